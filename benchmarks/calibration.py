@@ -3,7 +3,8 @@
 `resplits` makes 120 updates of each model and divides them many times into some that calibrate and the others, which
 judge: a calibration holds on an update that breaks no certified row. `backtest` goes through 40 months of loan
 applications in three worlds (no drift, steady drift, sudden drift): each month the last steps calibrate, and the step
-that follows judges; with `--draw` it writes the picture of the documentation. `speed` compares with `max_shift`.
+that follows judges; with `--draw` it writes the picture of the documentation. `speed` compares with `max_shift`. With
+`--seed` other divisions, updates, loans and banks are drawn than those of the documentation, whose seed is 0.
 """
 
 from __future__ import annotations
@@ -39,31 +40,31 @@ UPDATES, ROWS, COVERAGE = 120, 250, 0.9
 SPLITS = {"logistic regression": 10, "warm network": 4, "network from scratch": 2}
 
 
-def diabetes() -> tuple[pd.DataFrame, Any]:
+def diabetes(_: int = 0) -> tuple[pd.DataFrame, Any]:
     """Rows and classes of the diabetes data, 1 for those without."""
     table = pd.read_csv(dataset_path("diabetes"))
     return table.drop(columns="Outcome"), 1 - table["Outcome"].to_numpy()
 
 
-def german() -> tuple[pd.DataFrame, Any]:
+def german(_: int = 0) -> tuple[pd.DataFrame, Any]:
     """Rows and classes of the German credit data, categories as columns of 0 and 1."""
     table = pd.read_csv(dataset_path("credit"), header=None)
     return pd.get_dummies(table.iloc[:, :-1], dtype=float), (table.iloc[:, -1] == 1).astype(int).to_numpy()
 
 
-def heloc() -> tuple[pd.DataFrame, Any]:
+def heloc(_: int = 0) -> tuple[pd.DataFrame, Any]:
     """Rows and classes of HELOC."""
     table = pd.read_csv(data_folder() / "heloc" / "heloc.csv")
     return table.drop(columns="RiskPerformance"), table["RiskPerformance"].astype(int).to_numpy()
 
 
-def loans() -> tuple[pd.DataFrame, Any]:
+def loans(seed: int = 0) -> tuple[pd.DataFrame, Any]:
     """Generated loan applications, the first half of this year, the second of a quarter later."""
-    table = pd.concat([make_loans(2000, rng=1), make_loans(2000, drift=0.25, rng=2)], ignore_index=True)
+    table = pd.concat([make_loans(2000, rng=seed + 1), make_loans(2000, drift=0.25, rng=seed + 2)], ignore_index=True)
     return table[list(NUMERIC)], table["approved"].to_numpy()
 
 
-DATA: dict[str, Callable[[], tuple[pd.DataFrame, Any]]] = {
+DATA: dict[str, Callable[[int], tuple[pd.DataFrame, Any]]] = {
     "diabetes": diabetes, "german": german, "heloc": heloc, "loans": loans,
 }  # fmt: skip
 PROCESSES = ("logistic regression", "warm network", "network from scratch")
@@ -73,8 +74,8 @@ MOST = 4000  # rows that a model is trained on
 class Pool:
     """A model, updates of it, rows that it accepts, their scores, and which update breaks which."""
 
-    def __init__(self, data: str, process: str, updates: int = UPDATES, seed: int = 0) -> None:
-        X, y = DATA[data]()
+    def __init__(self, data: str, process: str, updates: int = UPDATES, seed: int = 0, first: int = 0) -> None:
+        X, y = DATA[data](first)
         rows, classes, rng = X.to_numpy(dtype=np.float64), y, np.random.default_rng(seed)
         order = np.arange(len(X)) if data == "loans" else rng.permutation(len(X))  # loans come in their order
         train, kept = order[: 4 * len(order) // 5], order[4 * len(order) // 5 :]
@@ -132,19 +133,19 @@ def _threshold(worst: Floats, confidence: float | None) -> float:
     return apas.NextUpdate(COVERAGE, confidence, "", 0, {"kind": "max_shift"}, tuple(worst.tolist())).threshold
 
 
-def resplits(repeats: int, data: list[str], processes: list[str]) -> None:
+def resplits(repeats: int, data: list[str], processes: list[str], first: int = 0) -> None:
     """Print a line per data set and process, on average over several divisions of the rows."""
     print(f"coverage {COVERAGE}, {repeats} divisions of {UPDATES} updates; certified share / kept by held-out updates")
     print(f"{'data':9} {'process':22} {'survive':>8} {'advice':>7}  {'19, marginal':>13} {'59, marginal':>13}", end="")
     print(f" {'29, conf. 0.95':>15} {'59, conf. 0.95':>15}  share reached")
     for name in data:
         for process in processes:
-            pools = [Pool(name, process, seed=seed) for seed in range(SPLITS[process])]
+            pools = [Pool(name, process, seed=first + i, first=first) for i in range(SPLITS[process])]
             whole = apas.calibrate_delta(pools[0].base, pools[0].updates[:59], pools[0].rows, target=1, rng=0)
             assert whole.claim.threshold == _threshold(pools[0].worst[:59], 0.95), "the call and this must agree"
             forms = []
             for m, level in ((19, None), (59, None), (29, 0.95), (59, 0.95)):
-                some = [resplit(pool, m, level, repeats // len(pools), seed) for seed, pool in enumerate(pools)]
+                some = [resplit(pool, m, level, repeats // len(pools), first + i) for i, pool in enumerate(pools)]
                 forms.append({key: np.mean([found[key] for found in some]) for key in some[0]})
             cells = [f"{f['certified']:.3f} / {f['kept']:.3f}" for f in forms]
             survive, old = np.mean([(1 - pool.breaks.mean(), advice(pool)) for pool in pools], axis=0)
@@ -199,11 +200,11 @@ def backtest(world: str, seed: int) -> Iterator[tuple[int, bool, bool, float]]:
         steps.append(worst)
 
 
-def backtests(seeds: int, folder: Path | None) -> None:
+def backtests(seeds: int, folder: Path | None, first: int = 0) -> None:
     """Print, and draw, how often the claim held."""
     kept: dict[str, Floats] = {}
     for world in WORLDS:
-        months = [list(backtest(world, seed)) for seed in range(seeds)]
+        months = [list(backtest(world, seed)) for seed in range(first, first + seeds)]
         kept[world] = np.array([[held for _, held, _, _ in run] for run in months], dtype=np.float64)
         higher = np.mean([held for run in months for _, _, held, _ in run])
         share = np.mean([certified for run in months for *_, certified in run])
@@ -255,12 +256,13 @@ if __name__ == "__main__":
     parser.add_argument("--repeats", type=int, default=200, help="divisions, or banks of the backtest")
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
     parser.add_argument("--processes", nargs="+", default=list(PROCESSES), choices=PROCESSES)
+    parser.add_argument("--seed", type=int, default=0, help="of divisions, updates, loans and banks")
     parser.add_argument("--draw", type=Path, help="folder for the picture of the backtest")
     given = parser.parse_args()
     with threadpool_limits(1):
         if given.what == "resplits":
-            resplits(given.repeats, given.data, given.processes)
+            resplits(given.repeats, given.data, given.processes, given.seed)
         elif given.what == "backtest":
-            backtests(given.repeats, given.draw)
+            backtests(given.repeats, given.draw, given.seed)
         else:
             speed()

@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 
 from apas._typing import Floats, Indices
-from apas.shifts.data_change import AddedRows, FitProblem
+from apas.shifts.data_change import AddedRows
+from apas.shifts.fit_problem import FitProblem
 from apas.worst_case.data_change import RefitScores, least_breaking
 
 __all__ = ["Contradictions", "TrainingTable", "compare", "picture", "refits_against_bounds"]
@@ -222,6 +223,17 @@ def compare(refits: float = 1.0, names: Sequence[str] = tuple(TABLES), explanati
         print(f"{name} ridge: certified {np.median([ridge.largest(u, 0.0)[0] for u in rows]):g}, {found}", flush=True)
 
 
+def spread(draws: int, names: Sequence[str], explanations: int = 20) -> None:
+    """Print how much the median certified k depends on which rejected rows are explained."""
+    for name in names:
+        table = TrainingTable.read(name)
+        scores = table.scores("removed")
+        for margin in MARGINS:
+            lists = [table.explanations(scores.theta, margin, explanations, seed) for seed in range(draws)]
+            medians = [np.median([scores.largest(u, 0.0)[0] for u in rows]) for rows in lists]
+            print(f"{name} removed margin {margin}: {min(medians):g} to {max(medians):g}, mean {np.mean(medians):.1f}")
+
+
 def picture(folder: Path, names: Sequence[str] = ("diabetes", "heloc")) -> None:
     """Save the picture of certified and broken numbers of removed rows against the margin."""
     import matplotlib
@@ -260,9 +272,12 @@ if __name__ == "__main__":
     parser.add_argument("--refits", type=float, default=1.0, help="this times the number of refits")
     parser.add_argument("--tables", nargs="*", default=list(TABLES))
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--draws", type=int, help="only: medians of removal for so many choices of rows")
     asked = parser.parse_args()
     with threadpool_limits(1):
         if asked.picture is not None:
             picture(asked.picture)
+        elif asked.draws is not None:
+            spread(asked.draws, asked.tables)
         else:
             compare(asked.refits, asked.tables)

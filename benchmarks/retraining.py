@@ -22,7 +22,7 @@ from apas.experiments import prepare
 from apas.models.feedforward import FeedForward
 from apas.paper.networks import Preparation, refitted_networks
 from apas.paper.published import PublishedSampling, published_loops
-from apas.paper.table1_methods import CERTIFYING, CLAIM, SEARCHED
+from apas.paper.table1 import CERTIFYING, CLAIM, SEARCHED
 from apas.shifts.observed import ObservedShifts
 
 __all__ = ["Survival", "curve", "survival_table", "survive"]

@@ -33,6 +33,7 @@ ACTIVATIONS = {
     "leaky_relu": lambda z: np.maximum(z, 0.01 * z), "tanh": np.tanh, "sigmoid": lambda z: 0.5 + 0.5 * np.tanh(0.5 * z),
     "softplus": lambda z: np.logaddexp(z, 0.0), "elu": lambda z: np.maximum(z, np.expm1(np.minimum(z, 0.0))),
 }  # fmt: skip
+UNKNOWN = ("noise", "joint", "observed", "ellipsoid")  # sets whose claims are not checked here
 COUNTS = ("allowed", "refuting", "draws", "failures", "doubtful", "first_failure")
 FIELDS = {  # of each kind of object
     "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
@@ -43,11 +44,13 @@ FIELDS = {  # of each kind of object
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
     "partition": "lower upper evaluated open stopped robust non_robust",
-    "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
+    "noise": "scale features integers", "joint": "parameters row", "observed": "models process",
+    "corner": "delta signs", "row": "cells shift",
     "parameters": "delta values", "refit": "bound radius threshold spared rows added table",
 }  # fmt: skip
 REFITS = ("removed", "relabelled", "added", "replaced")
 FIELDS |= dict.fromkeys(REFITS, "loss C tolerance class_weight rows table low high categories weight")
+HALVINGS = 12  # how often a part of a region is cut in two
 MOST = 10**6  # draws that are made again for one row
 # streams of tests: of a search with rank and number
 TEST = re.compile("(?:derived/1/)?certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
@@ -101,9 +104,11 @@ def derive(model, shifts, x, k, c):
     claim, e = c["claim"], c["evidence"]
     row, delta = ((np.asarray(v, dtype="<f8") + 0.0).astype("<f8").tobytes() for v in (x, c["delta"]))  # no -0.0
     root = hashed("record", row=row, target=k, delta=delta)
+    need(all(re.fullmatch("[0-9a-f]{64}", text) for text in e["siblings"]), "its seed has other digests than SHA-256")
     for sibling in e["siblings"]:  # on the way to the root of the hash tree over all rows
         root = hashed("node", children=b"".join(sorted([root, bytes.fromhex(sibling)])))
     test = e["test"] if e["test"] != "fixed" else f"fixed/{e['samples']}"
+    shifts = {name: float(v) + 0.0 if name in ("p", "floor") else v for name, v in shifts.items()}  # neither 1 nor -0.0
     shifts, share = json.dumps(shifts, sort_keys=True, separators=(",", ":")), Fraction(repr(claim["coverage"]))
     about = {"model": bytes.fromhex(model), "shifts": shifts, "records": root, "coverage": share}
     about |= {"bits": claim["bits"], "test": test, "rows": claim["rows"], "tries": claim["tries"]}
@@ -131,6 +136,13 @@ VECTOR_SEED = 0x6B258FC0FA46CB5A2293B2F97B4D8026650B2171C49EB0659CAF09669BEADAE6
 VECTOR_WORDS = [0xBF5EF40BBD51B91C, 0xA2DF29178AF004A6]
 
 
+def words_of(purpose, entropy):
+    """What the stream of a purpose begins with."""
+    d = hashlib.sha256(f"apas/1/{purpose}/{entropy}".encode()).digest()
+    stream = {"state": int.from_bytes(d[:16], "little"), "inc": int.from_bytes(d[16:], "little") | 1}
+    return f"apas/{purpose}/{entropy:064x}" if purpose.startswith("derived/") else stream
+
+
 class Net:
     """The dense network of a model file, and how far each parameter moves when delta is 1."""
 
@@ -153,9 +165,9 @@ class Net:
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
-        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed", "ellipsoid", *REFITS):
+        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", *UNKNOWN, *REFITS):
             raise ValueError("shifts of a kind that there is not")
-        known = shifts["kind"] not in ("noise", "observed", "ellipsoid")
+        known = shifts["kind"] not in UNKNOWN
         self.shifts, self.radii = shifts, np.zeros(len(self.theta)) if known else None
         self.radii = self.reach(shifts) if known and "kinds" in shifts else self.radii
 
@@ -284,9 +296,7 @@ class Net:
 
     def scan(self, X, delta, k, purpose, entropy, samples):
         """Which draws fail for each row, which of them beyond rounding, and the margins on the first one."""
-        d = hashlib.sha256(f"apas/1/{purpose}/{entropy}".encode()).digest()
-        stream = {"state": int.from_bytes(d[:16], "little"), "inc": int.from_bytes(d[16:], "little") | 1}
-        stream = f"apas/{purpose}/{entropy:064x}" if purpose.startswith("derived/") else stream
+        stream = words_of(purpose, entropy)
         step = max(1, 2**21 // (len(self.theta) + len(X) * max(map(max, self.shapes))) // 128 * 128)
         band = self.band(X, delta * self.radii * (8.4 if self.shifts["kind"] == "gaussian" else 1.0))
         found = []
@@ -295,9 +305,51 @@ class Net:
             found.append((~(m > band), ~(m >= -band), m[0]))
         return *(np.concatenate(part) for part in list(zip(*found, strict=True))[:2]), found[0][2]
 
-    def least(self, x, delta, k):
-        """A lower bound on the margin of a row over a box, by interval arithmetic."""
-        base, move, low, high = self.split(self.theta), self.split(delta * self.radii), x, x
+    def unproved(self, box, delta, k, purpose, entropy, samples):
+        """Which draws linear bounds do not prove to keep all rows of a box, cut in halves up to `HALVINGS` times."""
+        step, (low, high), found = max(1, 2**20 // len(self.theta) // 128 * 128), box, []
+        reach = delta * self.radii * (8.4 if self.shifts["kind"] == "gaussian" else 1.0)
+        band = 4 * self.band(np.maximum(np.abs(low), np.abs(high))[None], reach)[0]
+        for a in range(0, samples, step):
+            stream = words_of(purpose, entropy)
+            parts = self.split(self.theta + delta * self.draws(stream, a, min(a + step, samples)))
+            fails = np.zeros(len(parts[0]), dtype=bool)
+            fails[self.open(parts, low, high, k, band, np.arange(len(fails)), HALVINGS)] = True
+            found.append(fails)
+        return np.concatenate(found)
+
+    def open(self, parts, low, high, k, band, draws, depth):
+        """Those of the draws that are not proved for a box."""
+        middle, half, (w, b) = (low + high) / 2, (high - low) / 2, (t[draws] for t in parts[:2])
+        z, spread = middle @ w + b, half @ np.abs(w)
+        kept = np.ones(len(draws), dtype=bool)
+        for signed, constant in self.rivals(k):
+            if self.act:
+                v, b2 = (sum(s * t[draws][..., j] for s, j in signed) for t in parts[2:])
+                low_z, high_z = z - spread, z + spread
+                loose, on = (low_z < 0) & (high_z > 0), (low_z >= 0) * 1.0
+                chord = np.divide(high_z, high_z - low_z, out=on.copy(), where=loose)
+                slope = np.where(v >= 0, np.where(loose, (high_z > -low_z) * 1.0, on), chord)
+                height = np.where((v < 0) & loose, -chord * low_z, 0.0)
+                slope, height = (slope, height) if self.act[0] == "relu" else (np.ones_like(z), np.zeros_like(z))
+                bound = (v * (slope * z + height)).sum(axis=1) + b2 + constant
+                bound -= np.abs(np.einsum("dio,do->di", w, v * slope)) @ half
+            else:
+                slope = sum(s * w[..., j] for s, j in signed)
+                bound = sum(s * z[..., j] for s, j in signed) + constant - np.abs(slope) @ half
+            kept &= bound > band
+        bad = draws[~kept]
+        if not len(bad) or not depth or not half.any():
+            return bad
+        j = int((half * np.abs(parts[0][bad]).sum(axis=(0, 2))).argmax())
+        left, right = high.copy(), low.copy()
+        left[j] = right[j] = middle[j]
+        first = self.open(parts, low, left, k, band, bad, depth - 1)
+        return np.union1d(first, self.open(parts, right, high, k, band, np.setdiff1d(bad, first), depth - 1))
+
+    def least(self, x, delta, k, high=None):
+        """A lower bound on the margin of a row, or of all rows up to another, over a box, by interval arithmetic."""
+        base, move, low, high = self.split(self.theta), self.split(delta * self.radii), x, x if high is None else high
         for i, name in enumerate(self.act):
             ends = [a[:, None] * (base[2 * i] + s * move[2 * i]) for a in (low, high) for s in (-1, 1)]
             sums = [pick(ends, axis=0).sum(axis=0) + base[2 * i + 1] for pick in (np.min, np.max)]
@@ -383,6 +435,7 @@ def sampled(c, drawn, together, lower):
     need(same, "the claim, the stream and the seed do not agree on whether the seed was derived")
     price = tries if derived else price
     fixed = e.get("test", "fixed") == "fixed"
+    need(all(type(e[key]) in (int, type(None)) for key in ("samples", *COUNTS)), "its counts are no whole numbers")
     paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED" and fixed)
     whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
     whole = whole and tries > 0 and 0 < share < 1 and 0 < risk < 1
@@ -394,8 +447,7 @@ def sampled(c, drawn, together, lower):
         beyond = drawn[1][where]
         first = int(where[beyond][0]) if beyond.any() else None
         found = (None, None, draws, count, int((~beyond).sum()), first)
-        whole = all(type(e[key]) in (int, type(None)) for key in COUNTS) and type(n) is int
-        same = whole and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
+        same = found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
         need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
         need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another")
         return f"drawn again: {count} of {draws} failed (anytime test)"
@@ -675,6 +727,46 @@ def checked(net, x, k, entry, drawn, *shared):
     return check(net, x, k, c)
 
 
+def region(net, x, k, c, names, *shared):
+    """Prove a certified region again: as boxes of rows, over the draws or over every shift."""
+    need(c["verdict"] == "CERTIFIED", "a region that is not certified", "NOT CHECKED")
+    need(c["region"]["spans"] and "siblings" not in c["evidence"], "a seed that does not bind the region")
+    boxes = [(x.copy(), x.copy())]
+    for span in c["region"]["spans"]:
+        j = names.index(span["feature"]) if span["feature"] in names else int(span["feature"].removeprefix("x"))
+        ends = [(v, v) for v in span["levels"]] if span["side"] == "one of" else [(span["low"], span["high"])]
+        need(any(low <= x[j] <= high for low, high in ends), "the region does not hold its own row")
+        boxes = [(low.copy(), high.copy()) for low, high in boxes for _ in ends]
+        for (low, high), (a, b) in zip(boxes, ends * (len(boxes) // len(ends)), strict=True):
+            low[j], high[j] = a, b
+    need(len(boxes) <= 4096, "so many combinations", "NOT CHECKED")
+    e, claim = c["evidence"], c["claim"]
+    if e["kind"] == "bound":
+        error = max(100 * net.band(np.maximum(abs(a), abs(b))[None], c["delta"] * net.radii)[0] for a, b in boxes)
+        bound = min(net.least(low, c["delta"], k, high) for low, high in boxes) - error
+        simple = claim["kind"] == "every" and net.shifts["kind"] == "linf" and c["witness"] is None
+        need(simple and bound > 0, "a proof over a region by other means", "NOT CHECKED")
+        return "proved again: every row of the region on every shift"
+    known = e["kind"] == "sampling" and len(net.act) <= 1 and {*net.act} <= {"relu", "identity"}
+    need(known, "a region on such a network", "NOT CHECKED")
+    question = (c["delta"], k, e["purpose"], int(e["entropy"], 16), e["draws"])
+    need(e["draws"] <= MOST, "so many draws", "NOT CHECKED")
+    fails = np.any([net.unproved(box, *question) for box in boxes], axis=0)
+    none, risk = np.zeros(len(fails), dtype=bool), risk_of(claim) / (claim["rows"] * claim["tries"])
+    count = int(fails.sum())
+    if e.get("test", "fixed") == "fixed":
+        found = (*plan(claim["coverage"], risk, e["samples"]), e["draws"], count, count, None)
+    else:
+        _, at, count = anytime(claim["coverage"], risk, (fails, none), e["draws"], e["samples"])
+        found, fails, none = (None, None, at, count, count, None), fails[:at], none[:at]
+    mine = {**c, "evidence": {**e, **dict(zip(COUNTS, found, strict=True))}, "witness": None}
+    try:
+        sampled(mine, (fails, none), *shared)
+    except Stop as stop:
+        raise Stop("NOT CHECKED" if stop.args[1].startswith("drawn again") else "FAILS", stop.args[1]) from None
+    return f"drawn again: of {len(fails)} draws {count} are not proved here to keep every row of the region"
+
+
 def possible(claim):
     """Whether a claim is one that could be made."""
     share = claim.get("coverage", 1)
@@ -740,7 +832,12 @@ def check(file, net):
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
             need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
-            reason = checked(net, X[i], asked[i][0], entry, drawn.get(i), together[asked[i][2]], lower[asked[i][1][1]])
+            shared = together[asked[i][2]], lower[asked[i][1][1]]
+            if c and "region" in c:
+                need(not behind, "regions behind a preprocessing", "NOT CHECKED")
+                reason = region(net, X[i], asked[i][0], c, list(net.names or []), *shared)
+            else:
+                reason = checked(net, X[i], asked[i][0], entry, drawn.get(i), *shared)
             need(not behind, f"{reason}, in model units; not the preprocessing", "NOT CHECKED")
             need(entry["max_shift"] is None, f"{reason}; not its largest shift", "NOT CHECKED")
             yield "HOLDS", reason
@@ -780,6 +877,8 @@ def shown(entry, net):
     sure = f"1 - 2^-{claim['bits']}, seed derived" if "bits" in claim else told["confidence"]
     words += ["confidence of each test alone" if alone else f"confidence {sure}"]
     words += [f"for {claim['rows']} rows together"] * (claim["rows"] > 1)
+    for span in c.get("region", {"spans": ()})["spans"]:
+        words += [f"{span['feature']} {span['side']} {span.get('levels', [span.get('low'), span.get('high')])}"]
     if not alone and (parts := claim["rows"] * claim.get("tries", 1)) > 1 and claim["kind"] == "most":
         words += [f"tested at {math.floor((1 - risk_of(claim) / parts) * 10**15) / 10**15}"]
     words += [f"shifts {net.shifts['kind']} {net.shifts.get('p', '')}".strip()]

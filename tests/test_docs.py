@@ -11,9 +11,9 @@ import json
 import pkgutil
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ import pytest
 from conftest import absent
 
 import apas
+from apas.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Tables under docs/results are written by `apas paper`, and linked, not listed.
@@ -100,13 +101,18 @@ def run_command(line: str) -> str:
     if words[0] != "apas":
         return ""
     end = words.index(">") if ">" in words else len(words)
-    program = [sys.executable, "-m", *words[:end]]
-    done = subprocess.run(program, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False)
-    assert done.returncode == 0, f"{line!r} ended with exit code {done.returncode}:\n{done.stderr}"
+    shown, said = io.StringIO(), io.StringIO()
+    # in this process, since to load the libraries takes longer than most commands; with Python's own filter of warnings
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
+            patch.setattr(sys, "argv", words[:end])
+            main()
+    assert not stop.value.code, f"{line!r} ended with exit code {stop.value.code}:\n{said.getvalue()}"
     if end < len(words):
-        Path(words[end + 1]).write_text(done.stdout, encoding="utf-8")
+        Path(words[end + 1]).write_text(shown.getvalue(), encoding="utf-8")
         return ""
-    return done.stdout
+    return shown.getvalue()
 
 
 def commands(block: Block) -> list[str]:

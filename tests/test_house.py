@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def classes_in(text: str) -> dict[str, set[str]]:
     }
 
 
+@cache
 def alternatives() -> dict[str, str]:
     """Every concrete shift set, method and source, with the package that may know its class."""
     found = {}

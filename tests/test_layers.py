@@ -34,6 +34,7 @@ LEAVES = {
     "errors",
     "_validation",
     "_optional",
+    "_lazy",
     "_random",
     "_atomic",
     "_sanitise",
@@ -114,12 +115,17 @@ def test_import_is_light():
 @pytest.mark.parametrize("package", ["apas", "apas.datasets", "apas.experiments"])
 def test_names_on_first_use_are_those_that_type_checkers_see(package):
     module = importlib.import_module(package)
-    home = "apas" if package == "apas" else "apas.paper"
-    tree = ast.parse(Path(module.__file__).read_text())
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    seen = {(n.module, alias.asname) for n in block.body for alias in n.names if n.module != package}
-    assert seen == {(f"{home}.{place}", name) for name, place in module._PLACES.items()}
-    assert {name for _, name in seen} == set(module.__all__) - set(getattr(module, "_ON_FIRST_USE", ()))
+    tree = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
+    lines = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    seen = {(node.module, alias.name) for node in lines for alias in node.names}
+    assert all(alias.asname == alias.name for node in lines for alias in node.names)  # else it is not passed on
+    assert seen == {(place, name) for name, place in module._PLACES.items()}
+    assert {name for _, name in seen} == set(module.__all__) <= set(dir(module))
+    for place, name in seen:
+        found = importlib.import_module(place) if place != package else sys.modules[package]
+        assert getattr(module, name) is getattr(found, name)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+        module.nothing
 
 
 def test_verb_and_package_of_one_name():
@@ -143,9 +149,9 @@ PUBLIC = """
 Calibration EllipsoidShifts NextUpdate calibrate_delta calibrate_offers
 ApasError Attack AuditReport Candidate CandidateSource Cascade Certificate Certificates Counterfactual
 Counterfactuals CuttingPlanes DataChange DerivedSeed Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves
-GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds IntervalNetwork Ledger LinearBounds LinfShifts LpShifts
+GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds IntervalNetwork JointShifts Ledger LinearBounds LinfShifts LpShifts
 MaxShift MaxShifts MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges ParametricModel Predictor
-Parameters Prototype RefitBounds RefitReport RetrainedModels Roar RobustOptimum Sampling ShiftReport ShiftSet SparseShifts Status UnsafeFile
+Parameters Prototype Region RowRegion RefitBounds RefitReport RetrainedModels Roar RobustOptimum Sampling ShiftReport ShiftSet SparseShifts Status UnsafeFile
 Unsupported Verdict VerifyReport Wachter allowed_failures as_model audit certify citation datasets estimate_delta
 evaluate experiments generate load_certificates load_model max_shift measure_shift metrics output_range retrain robust_fraction
 sample_size save_certificates save_model stats theory verify write_report

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import spread
 
 import apas
 from apas import Enumeration, Every, FeedForward, Most, Sampling, Verdict
@@ -207,8 +208,9 @@ def test_rows_that_are_not_valid_today_have_words_of_their_own(claim, method):
     assert "does not hold" not in Verdict.REFUTED.value
 
 
-@pytest.mark.parametrize(("claim", "method"), all_claims(), ids=str)
-def test_summaries_and_reports_of_certificates(claim, method):
+@pytest.mark.parametrize("asked", spread(all_claims(), 3), ids=str)
+def test_summaries_and_reports_of_certificates(asked):
+    claim, method = asked
     kinds = [*(certificate(v, claim, method, d, 1) for v, d in zip(Verdict, DELTAS, strict=False)), refused(claim)]
     for chosen in itertools.product(range(3), repeat=4):
         items = [item for item, times in zip(kinds, chosen, strict=True) for _ in range(times)]
@@ -292,8 +294,9 @@ def test_a_plot_shows_no_bounds_that_nobody_computed():
 # largest shifts
 
 
-def test_largest_shifts():
-    claims = [claim for claim, _ in all_claims()]
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.validity)])
+def test_largest_shifts(every):
+    claims = [claim for claim, _ in all_claims()[::every]]
     for claim, delta, search in itertools.product(claims, (0.0, *DELTAS), ("rays", "confirm", "paper")):
         searched = isinstance(claim, Most) and claim.confidence < 1
         per_test = searched and search == "paper"
@@ -313,8 +316,8 @@ def test_largest_shifts():
         for items in ([item], [item, item, never]):
             found = MaxShifts(items, points=np.zeros((len(items), 1)), model_digest="", shifts=LinfShifts())
             few = {r"^# rows?:": is_(len(items)), r"# not valid today": is_(sum(not i.valid_today for i in items))}
-            spread = {r"delta # to #, median #": tuple(map(no_more, np.percentile(found.deltas, [0, 100, 50])))}
-            told = account(found.summary(), {**claim_facts(claim), **few, **spread})
+            middle = {r"delta # to #, median #": tuple(map(no_more, np.percentile(found.deltas, [0, 100, 50])))}
+            told = account(found.summary(), {**claim_facts(claim), **few, **middle})
             says_for_whom(told, [claim], len(items))
             assert ("per test only" in told) == per_test
             assert ("not valid today" in told) == (never in items)
@@ -353,8 +356,8 @@ def test_searched_shifts(search):
             said = {r"at delta = #": no_more(item.delta), r"whole way up to delta = #": no_less(item.upper)}
             account(text, {**claim_facts(item.claim), **said, r"class #": is_(1)}, numbers)
         text = found.summary().replace(found[0].claim.measure, MEASURE)
-        spread = tuple(map(no_more, np.percentile(found.deltas, [0, 100, 50])))
-        facts = {r"^# rows:": is_(3), r"# not valid today": is_(1), r"delta # to #, median #": spread}
+        middle = tuple(map(no_more, np.percentile(found.deltas, [0, 100, 50])))
+        facts = {r"^# rows:": is_(3), r"# not valid today": is_(1), r"delta # to #, median #": middle}
         account(text, {**claim_facts(found[0].claim), **facts})
         says_for_whom(text, [found[0].claim], 3)
         axes = found.plot()

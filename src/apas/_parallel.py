@@ -6,7 +6,10 @@ may be of any size, and their answers come back in order.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +33,19 @@ def in_parallel(
 
     work = Parallel(n_jobs=n_jobs, **{"return_as": "generator", **how})
     return iter(work(delayed(function)(*job) for job in chain(first, waiting)))
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Inside, the libraries compute in one thread: processes share the cores, and more threads add up differently."""
+    return _libraries(len(sys.modules)).limit(limits=1)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """What has threads; to look for it takes some 10 ms, so that is done again only where modules were loaded since."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def workers(n_jobs: int) -> int:

@@ -46,6 +46,10 @@ def test_the_threshold_is_the_right_order_statistic():
     assert "with probability 0.9, over calibration and update, it keeps all 2 rows" in str(found.claim)
     assert "exchangeable with the 19 listed" in str(found.claim)
     assert "independent" in found[2].sentence()
+    certified, unknown = found[2].sentence(), found[0].sentence()
+    assert "for all 2 rows whose score by by_value exceeds 2 together, the next update keeps class 1" in certified
+    assert unknown.startswith("UNKNOWN: it is not settled whether the next update keeps class 1 under")
+    assert "all 2 rows" not in unknown  # this row is none of them
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,24 @@ def test_steps_score_each_base_by_itself():
     made = apas.certify(chain[-1], ROWS, 0.1, target=1, rng=0)
     with pytest.raises(InputError, match="rows were made for"):  # which is the successor of the last step
         apas.calibrate_delta(chain[-1], steps, made, target=1, confidence=None, rng=0)
+    made = apas.certify(chain[0], ROWS, 0.1, target=1, rng=0)
+    with pytest.raises(InputError, match=r"updates\[0\].*rows were made for"):  # the base of the first one
+        apas.calibrate_delta(chain[-1], steps, made, target=1, confidence=None, rng=0)
+    with pytest.warns(apas.GuaranteeWarning, match="only 1 of the 9 steps are different"):
+        apas.calibrate_delta(chain[-1], steps[:1] * 9, ROWS, target=1, confidence=None, rng=0)
+
+
+def test_steps_that_took_part_are_found_in_files(tmp_path):
+    chain = [BASE, *shifted(*np.linspace(0.3, 2.7, 9))]
+    found = apas.calibrate_delta(
+        chain[-1], [*zip(chain, chain[1:], strict=False)], ROWS[2:], target=1, confidence=None, rng=0
+    )
+    path = tmp_path / "c.json"
+    apas.save_certificates(found, path)
+    assert apas.verify(path, chain[-1], models=chain).ok
+    took_part = apas.ObservedShifts(chain[:1]).digests[0]
+    tampered(path, lambda certificate: certificate["claim"]["made_with"].append(took_part))
+    assert apas.verify(path, chain[-1], models=chain).exit_code == 1
 
 
 def noisy(count, seed=0):
@@ -143,6 +165,7 @@ def test_scores_of_every_kind_order_rows():
     ("options", "said"),
     [
         ({"score": "margin"}, "max_shift"),
+        ({"score": None}, "`score` of calibrate_delta must be .* got None"),
         ({"score": lambda m, r, t: np.zeros(3)}, "one number per row"),
         ({"score": lambda m, r, t: np.full(5, np.nan)}, "NaN"),
         ({"coverage": 1.0}, "coverage"),
@@ -156,6 +179,8 @@ def test_what_makes_no_sense_is_refused(options, said):
         apas.calibrate_delta(BASE, shifted(*range(1, 10)), ROWS, **asked)
     with pytest.raises(InputError, match="`updates` must be a list"):
         apas.calibrate_delta(BASE, BASE, ROWS, target=1)
+    with pytest.raises(apas.Unsupported, match=r"`updates\[8\]` cannot be read"):
+        apas.calibrate_delta(BASE, [*shifted(*range(1, 9)), 7], ROWS, target=1, confidence=None)
 
 
 # -- files ---------------------------------------------------------------------------------------------------------

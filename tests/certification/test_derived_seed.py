@@ -226,7 +226,11 @@ def test_verify_says_where_seeds_come_from():
     assert note.startswith("Seed: chosen by the issuer (6 of 6 statements); who tries many finds one that passes")
     report = apas.verify(chosen, net, require_derived=True)
     assert {row.reason for row in report} == {"its draws could be chosen, a derived seed of 64 bits is required"}
-    (note,) = apas.verify(apas.certify(net, X, 0.01, target="predicted", rng="derived"), net).notes
+    derived = apas.certify(net, X, 0.01, target="predicted", rng="derived")
+    assert (
+        apas.verify(derived, net, require_confidence=1).rows[0].reason == "claims confidence 1 - 2^-64, 1 is required"
+    )
+    (note,) = apas.verify(derived, net).notes
     assert note == (
         "Seed: derived (6 of 6 statements); whoever tries N variants gets a false certificate with probability at most "
         "N / 2^64."
@@ -234,7 +238,7 @@ def test_verify_says_where_seeds_come_from():
     refits = apas.ObservedShifts([network(i) for i in range(60)])
     listed = apas.certify(net, X, 1, target="predicted", shifts=refits, method=Sampling(coverage=0.9, confidence=0.9))
     assert apas.verify(listed, net).notes == (
-        "Seed: models as given (6 of 6 statements); whether others were left out cannot be seen.",
+        "Seed: models as given (6 of 6 statements); whether some were left out, or reordered, cannot be seen.",
     )
     proved = apas.certify(net, X, 1e-4, target="predicted", method="interval")
     assert apas.verify(proved, net).notes == ()
@@ -302,7 +306,9 @@ def test_seed_shopping_pays_no_more():
 
 def test_json_of_sets_is_stable():
     """A set that was written and read again is hashed to the same bytes."""
-    for shifts in (apas.LinfShifts(scale={0: 2, "layer1": 0.5}), apas.LpShifts(1), apas.SparseShifts(3, layers=[-1])):
+    floors = apas.LinfShifts(relative=True, floor=1), apas.GaussianShifts(relative=True, floor=np.float32(2))
+    sets = apas.LinfShifts(scale={0: 2, "layer1": 0.5}), apas.LpShifts(1), apas.SparseShifts(3, layers=[-1]), *floors
+    for shifts in sets:
         written = json.loads(json.dumps(shifts.to_dict()))
         again = apas.shifts.base.KINDS.read(apas._fields.Fields(written))
         assert json.dumps(again.to_dict(), sort_keys=True) == json.dumps(shifts.to_dict(), sort_keys=True)

@@ -81,7 +81,9 @@ def interrupted(words, folder, *, workers, everyone):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "everyone"), [(1, True), (2, True), (2, False)], ids=["one", "two", "only the parent"]
+    ("jobs", "everyone"),
+    [(1, True), (2, True), pytest.param(2, False, marks=pytest.mark.validity)],
+    ids=["one", "two", "only the parent"],
 )
 def test_ctrl_c(files, tmp_path, jobs, everyone):
     target = tmp_path / "promises.json"

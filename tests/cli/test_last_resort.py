@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from command_line import fill, run
+from conftest import spread
 
 import apas
 
@@ -76,7 +77,7 @@ def said(words, office, **streams):
 
 
 @linux
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", spread(COMMANDS, 2))
 def test_a_full_disk_behind_the_output(office, name):
     with open("/dev/full", "w") as full:
         code, err = said(COMMANDS[name], office, stdout=full)
@@ -87,7 +88,7 @@ def test_a_full_disk_behind_the_output(office, name):
 
 
 @linux
-@pytest.mark.parametrize("name", ["audit", "list", "help"])
+@pytest.mark.parametrize("name", spread(["audit", "list", "help"], 2))
 def test_a_reader_that_has_gone(office, name):
     reader, writer = os.pipe()
     os.close(reader)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import run
+from conftest import spread
 
 import apas
 from apas.display.numbers import at_least, at_most
@@ -151,8 +152,9 @@ def test_shifts_that_there_are_not(files, capsys, words, said):
     assert said in err
 
 
-@pytest.mark.parametrize(("name", "p"), [("l1", 1), ("l2", 2), ("lp:1.5", 1.5)])
-def test_balls(files, capsys, name, p):
+@pytest.mark.parametrize("asked", spread([("l1", 1), ("l2", 2), ("lp:1.5", 1.5)], 2), ids=str)
+def test_balls(files, capsys, asked):
+    name, p = asked
     net, X = files
     words = ("max-shift", "model.json", "rows.csv", "--target", "predicted", "--method", "interval")
     code, out, err = run(capsys, *words, "--shifts", name, "--only", "weight", "--json")

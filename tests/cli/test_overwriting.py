@@ -11,6 +11,7 @@ from typing import get_type_hints
 import pytest
 import typer.main
 from command_line import fill, run
+from conftest import spread
 
 import apas
 from apas._atomic import same_file, write_bytes
@@ -89,7 +90,7 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", spread(SPELLINGS, 2))
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
 def test_an_output_that_is_an_input_is_refused(capsys, desk, words, spelling):
     call, inputs, outputs = CALLS[words]

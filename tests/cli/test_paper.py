@@ -174,7 +174,7 @@ def rows(folder):
 
 
 def test_a_run_that_was_killed_goes_on(capsys, tmp_path):
-    words = ["paper", "hardness", "--output", str(tmp_path / "out"), "--quick"]
+    words = ["paper", "lemma", "--output", str(tmp_path / "out"), "--quick"]
     process = subprocess.Popen([sys.executable, "-m", "apas", *words], stdout=subprocess.DEVNULL)
     before = {}
     while process.poll() is None and len(before) < 3:
@@ -185,14 +185,13 @@ def test_a_run_that_was_killed_goes_on(capsys, tmp_path):
     process.wait()
     assert len(before) >= 3
     before = rows(tmp_path / "out")
-    assert not (tmp_path / "out" / "hardness.csv").exists() or len(before) == 20
+    assert not (tmp_path / "out" / "lemma.csv").exists() or len(before) == 25
     assert run(capsys, *words)[0] == 0
     after = rows(tmp_path / "out")
-    assert len(after) == 20
+    assert len(after) == 25
     assert before.items() <= after.items()
-    table = pd.read_csv(tmp_path / "out" / "hardness.csv")
-    assert (table["yes"] == table["can be true"]).all()
-    assert (table["wrong"] == 0).all()
+    table = pd.read_csv(tmp_path / "out" / "lemma.csv").set_index(["activation", "delta"])
+    assert table.loc[("relu", "3/10"), "as a fraction"] == "4159/8000"
 
 
 def test_all_says_what_is_missing_before_it_works(capsys, tmp_path):

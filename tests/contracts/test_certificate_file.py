@@ -25,7 +25,7 @@ METHODS = [
 ]  # fmt: skip
 SHIFTS = [
     "linf", "l1", "l2", "gaussian", apas.LpShifts(0.25), apas.SparseShifts(2, relative=True, layers=[0]), apas.LpShifts(1.5, layers=["layer0"]), apas.InputNoise(scale=[1.0, 0.0, 2.0, 1.0]),
-    apas.InputNoise(scale={0: 0.5}, features=[0, 2], integers={2: 0.25}),
+    apas.InputNoise(scale={0: 0.5}, features=[0, 2], integers={2: 0.25}), apas.JointShifts(parameters=apas.LpShifts(2)),
     apas.LinfShifts(relative=True, floor=0.5, kinds=("weight",)), apas.LinfShifts(layers=[-1], scale={"layer1": 0.1}),
     apas.LinfShifts(scale=np.linspace(0, 1, 37)), apas.GaussianShifts(scale=[np.ones((4, 6)), np.ones(6), np.ones((6, 1)), [0.0]]),
 ]  # fmt: skip

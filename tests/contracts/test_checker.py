@@ -11,6 +11,7 @@ import sys
 import pandas as pd
 import pytest
 from certificate_files import CHECKER, changed, checker_in_process, content_of, network, rows, run_checker, write
+from conftest import spread
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -45,7 +46,7 @@ def test_it_imports_numpy_and_the_standard_library_alone():
     assert {name.split(".")[0] for name in found} - set(sys.stdlib_module_names) == {"numpy"}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", spread(NETWORKS, 2))
 def test_it_agrees_with_verify(name, tmp_path, capsys):
     net, checker = NETWORKS[name], checker_in_process()
     apas.save_model(net, tmp_path / "m.json")
@@ -137,6 +138,8 @@ def test_what_it_does_not_redo_is_not_checked(tmp_path):
         (net, apas.certify(net, X, 0.01, target="predicted", method=apas.Enumeration(precision=0.1))),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.LpShifts(3), method=small, rng=0)),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.InputNoise(), method=small, rng=0)),
+        (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.InputNoise(), method="exact")),
+        (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.JointShifts(), method=small, rng=0)),
         (net, apas.max_shift(net, X, target="predicted", method=small, rng=0)),
     ]
     for model, found in cases:

@@ -132,6 +132,28 @@ def test_both_agree(tmp_path, capsys):
     assert refused >= 18
 
 
+def test_the_checker_reads_one_spelling_of_each_number(tmp_path, capsys):
+    net, path, model, checker = network(3), tmp_path / "c.json", tmp_path / "m.json", checker_in_process()
+    apas.save_model(net, model)
+    spellings = [evidence("siblings", lambda way: [text.upper() for text in way])]
+    spellings += [evidence(key, float) for key in ("draws", "failures", "doubtful", "samples")]
+    for method in (Sampling(test="anytime"), Sampling(n_samples=9500)):
+        shifts = apas.LinfShifts(relative=True, floor=1)
+        found = apas.certify(net, rows(2), 0.01, target="predicted", rng="derived", method=method, shifts=shifts)
+        apas.save_certificates(found, path)
+        content = content_of(path)
+        assert content["shifts"]["floor"] == 1
+        for other in (content, {**content, "shifts": {**content["shifts"], "floor": 1}}):
+            write(path, other)
+            assert checker.main([str(path), str(model)]) == apas.verify(path, net).exit_code == 0
+        for spell in spellings:
+            other = copy.deepcopy(content)
+            spell(other, 0)
+            write(path, other)
+            assert checker.main([str(path), str(model)]) in (1, 2), spell
+    capsys.readouterr()
+
+
 @pytest.mark.validity
 def test_both_agree_about_500(tmp_path, capsys):
     right, refused = agree(50, 25, tmp_path, capsys, seed=1)

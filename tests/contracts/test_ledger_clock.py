@@ -36,20 +36,30 @@ PRAGMA user_version = 1;
 PRAGMA journal_mode = WAL;
 """
 #: Opens a ledger, and dies by SIGKILL when SQLite is about to begin statement number argv[2].
+#: For every number that it reads: a process of its own, which is killed at the statement of that number; and how it ended.
 KILLED = """
 import os, signal, sqlite3, sys
 import apas
-real, left = sqlite3.connect, [int(sys.argv[2])]
-def said(statement):
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-def connect(*args, **options):
-    connection = real(*args, **options)
-    connection.set_trace_callback(said)
-    return connection
-sqlite3.connect = connect
-apas.Ledger(sys.argv[1], create=False).close()
+apas.Ledger
+real = sqlite3.connect
+def open_until(left):
+    def said(statement):
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+    def connect(*args, **options):
+        connection = real(*args, **options)
+        connection.set_trace_callback(said)
+        return connection
+    sqlite3.connect = connect
+    apas.Ledger(sys.argv[1], create=False).close()
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        open_until(int(line))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -231,10 +241,13 @@ def test_a_migrated_file_has_the_tables_of_a_new_one(path):
 def test_a_kill_in_the_middle_leaves_the_old_or_the_new(path):
     new = dump(path)
     left = []
+    words, pipe = [sys.executable, "-c", KILLED, path], subprocess.PIPE
+    killer = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
     for number in range(1, 40):
         as_version_1(path)
         old = dump(path)
-        done = subprocess.run([sys.executable, "-c", KILLED, path, str(number)], check=False)
+        print(number, file=killer.stdin, flush=True)
+        code = int(killer.stdout.readline())
         found = dump(path)
         is_new = version(path) == 2
         left.append(is_new)
@@ -248,10 +261,11 @@ def test_a_kill_in_the_middle_leaves_the_old_or_the_new(path):
         path.unlink()
         with opened(path, MAY) as book:
             book.add(certified(5), NAMES, expires="2027-06-30")
-        if done.returncode == 0:
+        if code == 0:
             break
-        assert done.returncode == -signal.SIGKILL
-    assert done.returncode == 0  # the last one had no further statement to die at
+        assert code == -signal.SIGKILL
+    killer.communicate()
+    assert code == 0  # the last one had no further statement to die at
     assert left.count(False) >= 8  # the kills did come at every statement of the migration
     assert left[-1]
     assert left == sorted(left)

@@ -63,8 +63,8 @@ def check_moments(folder, whole, found):
     assert sum(count < CERTIFICATES for count in kept) >= 0.8 * len(kept)
 
 
-def test_killed_at_10_moments(tmp_path, whole):
-    check_moments(tmp_path, whole, moments(10, 1))
+def test_killed_at_6_moments(tmp_path, whole):
+    check_moments(tmp_path, whole, moments(6, 1))
 
 
 @pytest.mark.validity

@@ -76,6 +76,7 @@ def test_every_kind_of_answer_fits(tmp_path):
         apas.SparseShifts(3, relative=True, kinds=("weight",)),
         "gaussian",
         apas.InputNoise(scale=2.0, integers={"0": 1.0}),
+        apas.JointShifts(row=apas.InputNoise(scale=2.0)),
         apas.ObservedShifts([network(2, (4, 5, 4, 1))]),
         apas.EllipsoidShifts(np.eye(54)),
     ]

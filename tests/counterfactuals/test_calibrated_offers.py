@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError
+from apas.contracts.certificate_file import as_json, content_digest
 
 BASE = FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
 SPACE = FeatureSpace([Feature(name, low=0, high=4) for name in BASE.feature_names])
@@ -41,6 +43,13 @@ def test_the_least_delta_above_the_threshold_is_taken(tmp_path):
     path = tmp_path / "c.json"
     apas.save_certificates(found, path)
     assert apas.verify(path, BASE, models=updates).ok
+    content = json.loads(path.read_text())
+    for entry in content["certificates"]:
+        del entry["certificate"]["claim"]["score"]["grid"]
+    other = tmp_path / "forged.json"
+    other.write_text(as_json({**content, "digest": content_digest(content)}))
+    with pytest.raises(apas.ApasError, match="grid"):
+        apas.load_certificates(other)
     assert not apas.audit(found, updates[-1], base=BASE, repairs=False).broken.any()
 
 
@@ -49,6 +58,22 @@ def test_no_delta_of_the_grid_certifies_nothing():
     assert found.delta == math.inf
     assert not found.certified.any()
     assert found.scores.tolist() == [0.2, 0.2]
+
+
+def test_what_is_not_found_at_the_delta_is_not_taken_from_a_larger_one(monkeypatch):
+    """Delta and rows must be those of one list, also if a search finds nothing there and something beyond."""
+    from apas.counterfactuals import calibrated_offers
+
+    updates = shifted(*np.linspace(0.001, 0.002, 9))
+
+    def sometimes(model, X, delta, **search):
+        found = apas.generate(model, X, delta, **search)
+        return found[np.zeros(len(found), dtype=bool)] if delta == GRID[0] else found
+
+    monkeypatch.setattr(calibrated_offers, "generate", sometimes)
+    found = calibrated(updates)
+    assert found.delta == GRID[0]
+    assert len(found) == 0
 
 
 def test_spaces_that_encode_bind_the_updates():

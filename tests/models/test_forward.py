@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import spread
 
 import apas
 from apas.models.forward import BLOCK, FEW_ROWS
@@ -48,7 +49,7 @@ def laid_out(directions, layout):
     return np.array(directions, order=layout)
 
 
-@pytest.mark.parametrize("samples", [1, 2, 64, 200])
+@pytest.mark.parametrize("samples", spread([1, 2, 64, 200], 2))
 @pytest.mark.parametrize("rows", [1, 5, FEW_ROWS, FEW_ROWS + 1, 50])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_shifted_margins_are_those_of_networks_built_anew(name, rows, samples):

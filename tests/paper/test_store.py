@@ -199,7 +199,8 @@ def test_code_is_known_by_its_files(tmp_path):
     second = source_digest(tmp_path)
     (tmp_path / "sub" / "b.py").rename(tmp_path / "b.py")
     third = source_digest(tmp_path)
-    assert len({first, second, third}) == 3
+    (tmp_path / "sub" / "figures.csv").write_text("one,1\n")  # of which a result may be made, too
+    assert len({first, second, third, source_digest(tmp_path)}) == 4
     assert code_version() == code_version()
     assert code_version().startswith(f"{apas.__version__}+")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -11,6 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 import apas
 from apas import DataChange
+from apas.certification.methods import refit
+from apas.certification.question import Question
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 3))
@@ -70,6 +75,8 @@ def test_reports_count_the_change():
     assert DataChange("added", X, Y).refit_report(base, grown, more, labels).changes == 2
     outside = DataChange("added", X, Y, high=X.max(axis=0) * 0.01, low=X.min(axis=0))
     assert "outside" in outside.refit_report(base, grown, more, labels).why
+    copy = np.vstack([X, X[X[:, 0].argmax()]]), np.append(Y, Y[X[:, 0].argmax()])  # of a row that may not be added
+    assert "outside" in outside.refit_report(base, base, *copy).why
     swapped, marks = np.vstack([X[kept], X[:2] * 0.5]), np.append(Y[kept], ["yes", "no"])
     assert DataChange("replaced", X, Y).refit_report(base, base, swapped, marks).changes == 2
     loose = LogisticRegression(tol=0.1).fit(X[kept], Y[kept])
@@ -114,7 +121,12 @@ MESSAGES = [
     (lambda: DataChange("removed", X, Y[:-1]), "`y`"),
     (lambda: DataChange("removed", X[:1], Y[:1]), "2 rows or more"),
     (lambda: DataChange("removed", X, Y, class_weight="balanced"), "`class_weight`"),
-    (lambda: DataChange("removed", X, Y, sample_weight=np.zeros(200)), "`sample_weight`"),
+    (lambda: DataChange("removed", X, Y, sample_weight=np.zeros(200)), "`sample_weight` .* got 0 among 200; drop"),
+    (lambda: DataChange("removed", X, Y, sample_weight=["a"] * 200), "`sample_weight` .* numbers"),
+    (lambda: DataChange("added", X, Y, low=["a", "b", "c"]), "`low` .* numbers"),
+    (lambda: DataChange("removed", X, Y, class_weight={"no": 1.0, "yes": "a"}), "`class_weight` .* numbers"),
+    (lambda: DataChange("added", X, Y, categories="ab"), "`categories` .* such as"),
+    (lambda: DataChange("added", X, Y, categories=[0, 1]), "`categories` .* such as"),
 ]
 
 
@@ -137,6 +149,7 @@ def test_models_and_settings_that_do_not_fit():
         (LogisticRegression(fit_intercept=False), "intercept"),
         (LogisticRegression(l1_ratio=0.5, solver="saga", max_iter=20), "l1_ratio"),
         (RidgeClassifier(), "`loss`"),
+        (LogisticRegression(solver="liblinear"), "liblinear, which penalises"),
     ]:
         import warnings
 
@@ -183,3 +196,61 @@ def test_pipelines_encode_the_table():
     assert change.gradient(model) < 1e-6
     found = apas.certify(model, [[12.0, 5.0, 5.0]], 3, target="yes", shifts=change, method="refit")
     assert found[0].is_certified
+
+
+def exact_norm(rows, y, theta):
+    """sqrt(g' H^-1 g) of the ridge classifier with C = 1, in rational numbers but for the root."""
+    Z = [[*map(Fraction, row), Fraction(1)] for row in rows.tolist()]
+    t, size = list(map(Fraction, theta)), len(theta)
+    left = [sum(a * b for a, b in zip(z, t, strict=True)) - (2 * int(label) - 1) for z, label in zip(Z, y, strict=True)]
+    g = [sum(r * z[j] for r, z in zip(left, Z, strict=True)) + (t[j] if j < size - 1 else 0) for j in range(size)]
+    H = [[sum(z[i] * z[j] for z in Z) + (i == j < size - 1) for j in range(size)] for i in range(size)]
+    system = [[*row, value] for row, value in zip(H, g, strict=True)]
+    for i in range(size):
+        system[i] = [v / system[i][i] for v in system[i]]
+        for k in set(range(size)) - {i}:
+            system[k] = [a - system[k][i] * b for a, b in zip(system[k], system[i], strict=True)]
+    return math.sqrt(sum(a * row[-1] for a, row in zip(g, system, strict=True)))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e7])
+def test_measured_gradients_are_rounded_up_on_ill_conditioned_tables(scale):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        a, y = rng.normal(size=40), rng.integers(0, 2, 40)
+        rows = np.column_stack([scale * a, scale * a + rng.normal(size=40) / scale])
+        theta = [1e-3 / scale, 2e-3 / scale, 0.1]
+        net = apas.FeedForward([[[theta[0]], [theta[1]]]], [[theta[2]]])
+        exact = exact_norm(rows, y, theta)
+        measured = DataChange("removed", rows, y, loss="squared").gradient(net)
+        assert exact <= measured <= exact * (3 if scale > 1e3 else 1 + 1e-7)
+
+
+@pytest.mark.parametrize("kind", ["removed", "relabelled", "added", "replaced"])
+def test_tables_that_hold_no_model_are_answered(kind):
+    for rows, labels, options in [
+        (X, np.ones(200, dtype=int), {}),  # one class alone
+        (X, (X[:, 0] > 0).astype(int), {"C": 1e8}),  # separable, hardly penalised
+        (X * 1e150, (Y == "yes").astype(int), {}),
+        (np.zeros((200, 3)), (Y == "yes").astype(int), {}),  # an intercept alone
+        (X[:2], np.array([0, 1]), {}),
+    ]:
+        net = apas.FeedForward([[[1.0], [1.0], [0.0]]], [[0.5]])
+        asked = {"target": 1, "shifts": DataChange(kind, rows, labels, **options), "method": "refit"}
+        found = apas.max_shift(net, [[1.0, 0.0, 0.0]], **asked)[0]
+        assert 0 <= found.delta < found.broken_at
+        assert apas.certify(net, [[1.0, 0.0, 0.0]], 2, **asked)[0].verdict.name in ("CERTIFIED", "REFUTED", "UNKNOWN")
+    with pytest.raises(apas.Unsupported, match="singular"):
+        apas.certify(
+            net, [[1.0, 0.0, 0.0]], 2, target=1, shifts=DataChange(kind, X * 1e160, Y == "yes"), method="refit"
+        )
+
+
+def test_what_rounding_can_take_from_refits_is_charged():
+    """Weights of refits may be far larger than those of the model, and so the rounding of their scores."""
+    y = (Y == "yes").astype(int)
+    net = apas.FeedForward([[[1e-300], [0.0], [0.0]]], [[1e-300]])
+    change = DataChange("removed", X * 1e-9, y, C=1e16)  # whose weights are about 1e9
+    question = Question.ask(net, [[1.0, 0.0, 0.0]], target=1, delta=1.0, shifts=change, method="refit")
+    asked, theta = refit._Asked(question, 0), change.bind(net).problem.minimiser()
+    assert asked.kept[1] >= 1e-12 * np.abs(theta[0]) >= -1e-12 * np.abs(theta[0]) >= asked.lost[1]

@@ -124,7 +124,7 @@ def test_a_very_large_p_is_nearly_the_cube():
 # -- a pure function of stream and index -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", spread(ORDERS, 2))
+@pytest.mark.parametrize("p", spread(ORDERS, 3))
 @pytest.mark.parametrize("size", [1, 5, SMALL, SMALL + 1])
 def test_any_block_gives_the_same_points(p, size):
     n = 300 if size < 100 else 140

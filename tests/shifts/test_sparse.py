@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import spread
 from scipy import stats
 
 import apas
@@ -203,7 +204,7 @@ def test_a_set_that_moves_nothing_is_refused():
 
 
 @pytest.mark.parametrize("shifts", [SparseShifts(2), LpShifts(0.5)], ids=["sparse", "half"])
-@pytest.mark.parametrize("sizes", [(2, 1), (2, 3, 1), (2, 3, 2, 1)], ids=["linear", "one", "deep"])
+@pytest.mark.parametrize("sizes", spread([(2, 1), (2, 3, 1), (2, 3, 2, 1)], 2), ids=["linear", "one", "deep"])
 def test_every_verb(shifts, sizes, tmp_path):
     net = network(sizes, seed=3)
     X = np.random.default_rng(1).normal(size=(6, 2))

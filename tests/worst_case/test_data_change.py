@@ -11,8 +11,9 @@ import pytest
 from conftest import shared_folder
 from data_change import TrainingTable, library_solver, library_tolerance, refits_against_bounds
 
-from apas.shifts.data_change import AddedRows, FitProblem
-from apas.worst_case.data_change import RefitScores, breaking_change, least_breaking, least_eigenvalue, secant
+from apas.shifts.data_change import AddedRows
+from apas.shifts.fit_problem import FitProblem, least_eigenvalue
+from apas.worst_case.data_change import RefitScores, breaking_change, least_breaking, secant
 
 KINDS = ("removed", "relabelled", "added", "replaced")
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from apas._random import Stream
 from apas.certification.derived_seed import DerivedSeed, decide_derived
 from apas.certification.question import Method, Question, decide
+from apas.certification.region import Region
+from apas.certification.region_claims import asked_regions, certify_sizes, check_regions
 from apas.certification.results import Certificates
+from apas.errors import InputError
 from apas.models.base import Named, offers
 from apas.shifts.base import ShiftSet
 
@@ -24,6 +28,7 @@ def certify(
     shifts: ShiftSet | str = "linf",
     method: Method | str = "sampling",
     simultaneous: bool = False,
+    region: Any = None,
     n_jobs: int = 1,
     rng: int | np.random.Generator | DerivedSeed | str | None = None,
 ) -> Certificates:
@@ -48,6 +53,9 @@ def certify(
         ``"attack"``, ``"exact"`` and ``"cascade"``, which takes them in turn; ``"enumeration"`` of either.
     simultaneous : bool, default False
         Let the confidence hold for all rows together rather than for each by itself.
+    region : Region, mapping or "beyond", optional
+        Certify not the row alone but all rows of a region together: see `Region`. ``"beyond"`` is for what `generate`
+        returned, passed as `X`: the numbers that were changed, further in the direction of the change.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The certificates do not depend on it.
     rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
@@ -79,13 +87,25 @@ def certify(
     >>> [c.verdict.name for c in certificates]
     ['CERTIFIED', 'REFUTED']
     """
-    began = time.perf_counter()
+    began, wanted = time.perf_counter(), None if region is None else Region.wanted(region)
+    inputs = space = None
+    if wanted is not None and offers(X, FromInputs):
+        X, inputs, space = X.points, X.inputs, X.space
     question = Question.ask(
         model, X, target=target, delta=delta, shifts=shifts, method=method, simultaneous=simultaneous, n_jobs=n_jobs
     )
     net, derived = question.model, DerivedSeed.wanted(rng)
+    if wanted is not None:
+        if derived is not None:
+            raise InputError(
+                '`rng="derived"` does not go with `region`, which its seed does not bind; leave `rng` out.'
+            )
+        question = replace(question, regions=asked_regions(question, wanted, inputs, space))
+        check_regions(question)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-        if derived is None:
+        if wanted is not None and wanted.sizes > 1:
+            items = certify_sizes(question, question.method, Stream.seeded(rng, "certify"), wanted.sizes)
+        elif derived is None:
             items = decide(question, question.method, Stream.seeded(rng, "certify"))
         else:
             items = decide_derived(derived.ask(question), derived)
@@ -93,4 +113,21 @@ def certify(
     for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)
     names = net.feature_names if offers(net, Named) else None
-    return Certificates(items, **question.context, feature_names=names, model=net)
+    return Certificates(items, **question.context, inputs=inputs, feature_names=names, model=net)
+
+
+@runtime_checkable
+class FromInputs(Protocol):
+    """Rows that were made from others in a space, as `generate` returns them."""
+
+    @property
+    def points(self) -> Any:
+        """The rows, in the user's units."""
+
+    @property
+    def inputs(self) -> Any:
+        """What they were made from."""
+
+    @property
+    def space(self) -> Any:
+        """What may change."""

@@ -10,6 +10,7 @@ allowed_failures(m)`` makes q a tolerance limit. The page "Mathematics" has the 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -28,7 +29,7 @@ from apas.certification.max_shift.api import max_shift
 from apas.certification.question import Question
 from apas.certification.results import Certificates
 from apas.display.numbers import exactly
-from apas.errors import InputError
+from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.base import Named, offers
 from apas.models.digest import model_digest
 from apas.shifts.base import KINDS, Ellipsoid, Fingerprinted, Listed, ShiftSet
@@ -145,16 +146,13 @@ class NextUpdate:
         return str(self)
 
     def subject(self, *, refuted: bool = False) -> str:
-        """Who keeps the rows, with the verb."""
-        if self.level is None:
-            return f"the next update keeps {self._above()}, and so keeps"
-        return f"at least {percent(self.coverage)} of the updates keep {self._above()}, and so keep"
+        """Who keeps a row, with the verb."""
+        return "the next update keeps" if self.level is None else f"at least {percent(self.coverage)} of updates keep"
 
     def sureness(self) -> str:
-        """The confidence, or the probability of the marginal form."""
-        if self.level is None:
-            return f"with probability {self.coverage!r} over calibration and update"
-        return f"with confidence {self.level!r}"
+        """The confidence, or the probability of the marginal form, and for which rows together."""
+        sure = f"probability {self.coverage!r} over calibration and update" if self.level is None else ""
+        return f"with {sure or f'confidence {self.level!r}'}, for {self._above()} together"
 
     def meaning(self, size: str, *, per_test: bool = False) -> str:
         """What a reader is told that it means."""
@@ -179,7 +177,8 @@ class NextUpdate:
             raise about.wrong("steps", "a pair of numbers of models per update, or null")
         steps = None if about.is_null("steps") else tuple((base, successor) for base, successor in pairs)
         score = about.inner("score")
-        score.text("kind")
+        if score.text("kind") == "offers":
+            score.numbers("grid")
         made = [Fields({"made_with": d}, about.where).digest("made_with") for d in about.items("made_with")]
         rest = (score.content, worst, steps, tuple(made))
         return cls(coverage, level, about.text("measure"), about.integer("rows"), *rest)
@@ -198,7 +197,8 @@ def rank(updates: int, coverage: float, confidence: float | None) -> int:
     need, sure, instead = least, "", "make more updates (apas.retrain), or ask for less coverage"
     if confidence is not None:
         need, sure = sample_size(coverage=coverage, confidence=confidence), f" with confidence {confidence!r}"
-        instead = f"make more (apas.retrain), or pass confidence=None for the marginal form, which needs {least}"
+        instead = "make more (apas.retrain), or pass confidence=None (--marginal) for the marginal form, which needs "
+        instead += str(least)
     raise InputError(f"`updates` must be at least {need} for coverage {coverage!r}{sure}, got {updates}; {instead}.")
 
 
@@ -241,7 +241,9 @@ class CalibrationEvidence:
         if _worded(claim, self) != (certificate.verdict, certificate.reason):
             return False, "verdict and reason do not follow from the score and the claim"
         listed = set(question.shifts.digests) if offers(question.shifts, Fingerprinted) else set()
-        if claim.steps is None and listed & {*claim.made_with, model_digest(question.model)}:
+        # the model that the next step leads from may end an earlier one
+        today = model_digest(question.model)
+        if listed & ({*claim.made_with, today} if claim.steps is None else {*claim.made_with} - {today}):
             return False, "an update took part in making rows or scores"
         fails = broken_rows(question, claim.steps)[:, 0]
         if (self.draws, self.failures) != (len(fails), int(fails.sum())):
@@ -394,9 +396,7 @@ def calibrate_delta(
     >>> found.certified.tolist()
     [False, False, True]
     """
-    coverage, confidence = check_level(coverage, confidence, "calibrate_delta")
-    listed, steps = list_updates(updates)
-    rank(len(listed.models) if steps is None else len(steps), coverage, confidence)
+    listed, steps, coverage, confidence = read_updates(updates, coverage, confidence, "calibrate_delta")
     made: Any = getattr(rows, "certificates", rows)  # counterfactuals, certificates, or a plain table
     points = getattr(made, "points", made)
     question = Question.ask(model, points, target=target, delta=1.0, shifts=listed, method="exact")
@@ -409,29 +409,22 @@ def calibrate_delta(
     refuse_seen(listed, steps, seen)
     seed, fails = entropy_of(rng), broken_rows(question, steps)
     scores, recipe = _scores(question, question.model, score, seed)
-    of_base: dict[int, Floats] = {}  # a base may stand in several steps
-    worst = []
-    for i, broken in enumerate(fails):
-        own = scores
-        if steps is not None:
-            base = steps[i][0]
-            if base not in of_base:
-                of_base[base] = _scores(question, listed.models[base], score, seed)[0]
-            own = of_base[base]
-        worst.append(float(own[broken].max(initial=-np.inf)))
+    bases = {base: _scores(question, listed.models[base], score, seed)[0] for base in {b for b, _ in steps or ()}}
+    own = [scores] * len(fails) if steps is None else [bases[base] for base, _ in steps]
+    worst = [float(g[broken].max(initial=-np.inf)) for g, broken in zip(own, fails, strict=True)]
     made_with = tuple(dict.fromkeys((model_digest(question.model), *seen)))
-    settings = (coverage, confidence, question.measure, recipe, tuple(worst), steps, made_with)
-    return certified_by(question, scores, fails.sum(axis=0), *settings)
+    return certified_by(question, scores, fails, coverage, confidence, recipe, worst, steps, made_with)
 
 
 def certified_by(
-    question: Question, scores: Floats, failures: Any, coverage: float, level: float | None, measure: str, *rest: Any
-) -> Calibration:
-    """The calibration of rows with these scores, each broken by so many updates; `rest` is that of the claim."""
-    near = question.doubtful_rows()
-    ok = question.valid_rows() & ~near if len(question) else near
-    above = scores > NextUpdate(coverage, level, measure, 0, *rest).threshold
-    claim = NextUpdate(coverage, level, measure, int((ok & above).sum()), *rest)
+    question: Question, scores: Floats, fails: Bools, coverage: float, level: float | None, recipe: Any, worst: Any,
+    *rest: Any,
+) -> Calibration:  # fmt: skip
+    """The calibration of rows with these scores, by updates that break them so; the rest is that of the claim."""
+    near, failures = question.doubtful_rows(), fails.sum(axis=0)
+    ok, told = question.valid_rows() & ~near if len(question) else near, (recipe, tuple(map(float, worst)), *rest)
+    above = scores > NextUpdate(coverage, level, question.measure, 0, *told).threshold
+    claim = NextUpdate(coverage, level, question.measure, int((ok & above).sum()), *told)
     items = []
     for i, target in enumerate(question.target):
         found: Any = CalibrationEvidence(float(scores[i]), len(claim.worst), int(failures[i]))
@@ -454,22 +447,25 @@ def _worded(claim: NextUpdate, found: CalibrationEvidence) -> tuple[Verdict, str
     return Verdict.UNKNOWN, f"its {claim.scored}, {found.score!r}, does not exceed {claim.threshold!r}; {count}"
 
 
-def check_level(coverage: Any, confidence: Any, owner: str) -> tuple[float, float | None]:
-    """Coverage and confidence, checked."""
+def read_updates(
+    updates: Any, coverage: Any, confidence: Any, owner: str
+) -> tuple[ObservedShifts, tuple[tuple[int, int], ...] | None, float, float | None]:
+    """The updates as a set of listed models, of pairs every model once and where each pair stands; and both levels."""
     level = None if confidence is None else check_probability(confidence, "confidence", owner)
-    return check_probability(coverage, "coverage", owner), level
-
-
-def list_updates(updates: Any) -> tuple[ObservedShifts, tuple[tuple[int, int], ...] | None]:
-    """The updates as a set of listed models; of pairs every model once, and where each pair stands."""
-    listed = isinstance(updates, Sequence | np.ndarray) and not isinstance(updates, str)
-    if not listed or not len(updates):
+    coverage = check_probability(coverage, "coverage", owner)
+    if not isinstance(updates, Sequence | np.ndarray) or isinstance(updates, str) or not len(updates):
         raise InputError(f"`updates` must be a list of models, or of pairs (base, successor), got {updates!r}.")
     pairs = [isinstance(update, tuple | list) and len(update) == 2 for update in updates]
-    if not any(pairs):
-        return ObservedShifts(updates), None
-    if not all(pairs):
+    if any(pairs) != all(pairs):
         raise InputError("`updates` must all be models, or all pairs (base, successor), got some of both.")
+    rank(len(updates), coverage, level)
+    if not all(pairs):
+        try:
+            return ObservedShifts(list(updates) if isinstance(updates, np.ndarray) else updates), None, coverage, level
+        except ApasError:
+            for i, update in enumerate(updates):
+                read_model(update, f"`updates[{i}]`")  # which names it
+            raise
     models: dict[str, Any] = {}
     steps = []
     for i, pair in enumerate(updates):
@@ -479,18 +475,19 @@ def list_updates(updates: Any) -> tuple[ObservedShifts, tuple[tuple[int, int], .
             raise InputError(f"`updates[{i}]` must be a base and another model that followed it, got the same twice.")
         models |= {base: read[0], successor: read[1]}
         steps.append((base, successor))
+    if len(set(steps)) < len(steps):
+        told = f"only {len(set(steps))} of the {len(steps)} steps are different; a claim about the next"
+        warnings.warn(f"{told} needs steps that are exchangeable with it.", GuaranteeWarning, stacklevel=3)
     places = {digest: place for place, digest in enumerate(models)}
     process = f"the step that follows {len(steps)} steps, each from a model to its successor"
     shifts = ObservedShifts(list(models.values()), process=process)
-    return shifts, tuple((places[base], places[successor]) for base, successor in steps)
+    return shifts, tuple((places[base], places[successor]) for base, successor in steps), coverage, level
 
 
 def refuse_seen(listed: ObservedShifts, steps: Any, seen: Mapping[str, str]) -> None:
-    """Refuse updates that took part in making rows or scores."""
-    successors = range(len(listed.digests)) if steps is None else [successor for _, successor in steps]
-    for i, successor in enumerate(successors):
-        why = seen.get(listed.digests[successor])
-        if why is not None:
+    """Refuse updates that took part in making rows or scores; of a step that is either of its models."""
+    for i, parts in enumerate(zip(range(len(listed.digests))) if steps is None else steps):
+        for why in filter(None, (seen.get(listed.digests[part]) for part in parts)):
             raise InputError(
                 f"`updates[{i}]` must not have taken part in making rows or scores, but it is {why}; leave it out: "
                 "what was chosen with an update says nothing about the next."
@@ -501,7 +498,7 @@ def _scores(question: Question, model: Any, score: Any, seed: int) -> tuple[Floa
     """A score per row by one model, and how it was made."""
     points, target = question.points, question.target
     there = partial(Question.ask, model, points, target=target, delta=1.0)
-    if isinstance(score, str) and score != "max_shift":
+    if score != "max_shift" if isinstance(score, str) else not (callable(score) or offers(score, ShiftSet)):
         told = 'must be "max_shift", a set of shifts, or a function of model, rows and targets'
         raise InputError(f"`score` of calibrate_delta {told}, got {score!r}.")
     if offers(score, Listed):

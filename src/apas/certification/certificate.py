@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from apas._fields import Fields, Kinds
 from apas._random import Stream
 from apas._typing import Floats
+from apas._validation import is_frame
 from apas.certification.claims import CLAIMS, Claim, Verdict
+from apas.certification.region import RowRegion
 from apas.display.numbers import exactly, plain
 from apas.errors import InputError
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Dense, offers
-from apas.shifts.base import OtherMoves, ShiftSet, coordinates, drawn_margins
+from apas.models.dense_chain import dense_chain
+from apas.shifts.base import MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.box_rounding import inside_box
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 #: Stream of the one draw that asks a listed model, which takes no random number.
 LISTED = (0, "listed")
 #: Witnesses and evidence that a certificate file may hold.
-_KEPT_AS = {"draw": "DrawnShift", "corner": "CornerShift", "parameters": "KeptShift"}
+_KEPT_AS = {"draw": "DrawnShift", "corner": "CornerShift", "parameters": "KeptShift", "row": "RowWitness"}
 WITNESSES = Kinds({kind: f"{__name__}.{name}" for kind, name in _KEPT_AS.items()})
 _METHODS = "apas.certification.methods"
 EVIDENCE = Kinds(
@@ -113,7 +116,9 @@ class KeptShift:
     ----------
     delta : float
     values : ndarray of shape (k,)
-        Parameters of the shifted model.
+        Parameters of the shifted model; where the row moves too, what moves in `shifts`.
+    shifts : ShiftSet, optional
+        The set, if the row moves in it.
 
     Examples
     --------
@@ -125,6 +130,7 @@ class KeptShift:
 
     delta: float
     values: Floats
+    shifts: Any = None
     kind: ClassVar[str] = "parameters"
 
     def __post_init__(self) -> None:
@@ -134,12 +140,20 @@ class KeptShift:
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
+        return self.values if self.shifts is None else self.shifts.parameters_at(as_model(model), self.values)
+
+    def moved(self, model: Any) -> Floats:
+        """What moves in the set, where the shift has moved it to."""
         return self.values
 
     def margin(self, model: Any, X: Any, target: Any) -> float:
         """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
         net = as_model(model)
         rows = encoded_rows(net, X)[1]
+        chain = dense_chain(net) if self.shifts is not None or not offers(net, Dense) else None
+        if chain is not None:
+            chain = chain if self.shifts is None else self.shifts.embed(chain)
+            return float(chain.network.with_parameters(chain.at(self.values)).margin(rows, target)[0])
         if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
             return float(net.as_feedforward().with_parameters(self.values).margin(rows, target)[0])
         return float(net.shifted_margins(rows, target, (self.values - net.parameters.values)[None, :], 1.0)[0, 0])
@@ -152,7 +166,8 @@ class KeptShift:
     def from_dict(cls, about: Fields, shifts: Any, delta: float, evidence: Evidence) -> KeptShift:
         """The parameters that a file holds; the certificate's delta must be theirs, which `verify` looks at."""
         size = about.only("kind", "delta", "values").number("delta", above=0)
-        return cls(size, np.array(about.numbers("values"), dtype=np.float64))
+        kept = shifts if offers(shifts, MovesInput) else None
+        return cls(size, np.array(about.numbers("values"), dtype=np.float64), kept)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeptShift) and self.delta == other.delta and np.array_equal(self.values, other.values)
@@ -191,6 +206,10 @@ class CornerShift:
         signs.flags.writeable = False
         object.__setattr__(self, "signs", signs)
 
+    def moved(self, model: Any) -> Floats:
+        """What moves in the set, where the shift has moved it to: the parameters."""
+        return self.parameters(model)
+
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
         base, signs = as_model(model).parameters, self.signs
@@ -221,6 +240,57 @@ class CornerShift:
 
     def __hash__(self) -> int:
         return hash((self.delta, self.signs.tobytes()))
+
+
+@dataclass(frozen=True)
+class RowWitness:
+    """A row of a region that fails on a shifted model, or on the model itself.
+
+    Parameters
+    ----------
+    cells : tuple
+        The row as the user has it, column by column.
+    shift : Witness or None
+        The shifted model; None for the model itself.
+    delta : float
+    """
+
+    cells: tuple[Any, ...]
+    shift: Any
+    delta: float
+    kind: ClassVar[str] = "row"
+
+    def parameters(self, model: Any) -> Floats:
+        """Parameters of the shifted model, shape (k,)."""
+        return as_model(model).parameters.values if self.shift is None else self.shift.parameters(model)
+
+    def table(self, X: Any) -> Any:
+        """The row as a table of one line, like that of the row that was certified."""
+        if not is_frame(X):
+            return np.array([self.cells], dtype=None if np.asarray(X).dtype == object else np.float64)
+        return X.iloc[:1].assign(**dict(zip([str(c) for c in X.columns], self.cells, strict=True)))
+
+    def margin(self, model: Any, X: Any, target: Any) -> float:
+        """Margin of the row that fails on the shifted model; `X` is the certified row as the user gave it."""
+        if self.shift is not None:
+            return float(self.shift.margin(model, self.table(X), target))
+        net = as_model(model)
+        return float(net.margin(encoded_rows(net, self.table(X))[1], target)[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row, and what is needed to replay the shift."""
+        return {"kind": "row", "cells": list(self.cells), "shift": None if self.shift is None else self.shift.to_dict()}
+
+    @classmethod
+    def from_dict(cls, about: Fields, shifts: Any, delta: float, evidence: Evidence) -> RowWitness:
+        """The row that a file holds."""
+        cells = about.only("kind", "cells", "shift").items("cells")
+        if not all(cell is None or isinstance(cell, str | int | float) for cell in cells):
+            raise about.wrong("cells", "a list of texts and numbers")
+        kept = None if about.is_null("shift") else WITNESSES.read(about.inner("shift"), shifts, delta, evidence)
+        if isinstance(kept, cls):
+            raise about.wrong("shift", "a shifted model")
+        return cls(tuple(cells), kept, delta)
 
 
 #: Reason of every row whose explanation is not valid to begin with, and what readers are told about it.
@@ -348,6 +418,8 @@ class Certificate:
         A shift on which the row is not valid, if one was found.
     seconds : float
         Wall time of the call divided by its rows; not part of equality.
+    region : RowRegion or None
+        Which rows the claim is about together; None for the row alone.
     """
 
     claim: Claim
@@ -359,6 +431,7 @@ class Certificate:
     reason: str
     witness: Witness | None = None
     seconds: float = field(default=0.0, compare=False)
+    region: RowRegion | None = None
 
     @property
     def is_certified(self) -> bool:
@@ -378,9 +451,15 @@ class Certificate:
         """Say the verdict in words that are true as they stand."""
         if not self.valid_today:
             why = f"the model itself does not give class {self.target!r} here, so there is nothing to keep"
+            if self.region is not None and isinstance(self.witness, RowWitness):
+                told, cells = self.region.words(), ", ".join(str(cell) for cell in self.witness.cells)
+                why = (
+                    f"the model itself does not give class {self.target!r} to the row ({cells}) of the region ({told})"
+                )
             return f"{self.verdict}, not valid today: {why}; nothing is said about the shifts."
         keeps = self.claim.subject(refuted=self.verdict is Verdict.REFUTED)
-        what = f"class {self.target!r} under shifts by delta = {exactly(self.delta)} ({self.claim.measure})"
+        where = "" if self.region is None else f" for every row of the region ({self.region.words()})"
+        what = f"class {self.target!r}{where} under shifts by delta = {exactly(self.delta)} ({self.claim.measure})"
         if self.verdict is Verdict.UNKNOWN:
             return f"UNKNOWN: it is not settled whether {keeps} {what}; {self.reason}."
         return f"{self.verdict}: {self.claim.sureness()}, {keeps} {what}; {self.reason}."
@@ -390,17 +469,20 @@ class Certificate:
         said = {"verdict": self.verdict.name, "claim": self.claim.to_dict(), "delta": self.delta}
         said |= {"target": plain(self.target), "method": self.method, "reason": self.reason}
         witness = None if self.witness is None else self.witness.to_dict()
-        return {**said, "evidence": self.evidence.to_dict(), "witness": witness}
+        about = {} if self.region is None else {"region": self.region.to_dict()}
+        return {**said, "evidence": self.evidence.to_dict(), "witness": witness, **about}
 
     @classmethod
     def from_dict(cls, about: Fields, shifts: Any) -> Certificate:
         """The certificate that an entry of a file holds; `shifts` are those of the file."""
-        about.only("verdict", "claim", "delta", "target", "method", "reason", "evidence", "witness")
+        about.only("verdict", "claim", "delta", "target", "method", "reason", "evidence", "witness", "region")
         evidence, delta = EVIDENCE.read(about.inner("evidence")), about.number("delta", above=0)
         kept = None if about.is_null("witness") else about.inner("witness")
         claim, verdict = CLAIMS.read(about.inner("claim")), Verdict[about.choice("verdict", *Verdict.__members__)]
         said = (claim, verdict, delta, about.label("target"), about.text("method"), evidence, about.text("reason"))
-        return cls(*said, None if kept is None else WITNESSES.read(kept, shifts, delta, evidence))
+        region = RowRegion.from_dict(about.inner("region")) if "region" in about.content else None
+        witness = None if kept is None else WITNESSES.read(kept, shifts, delta, evidence)
+        return cls(*said, witness, region=region)
 
     def unsaved(self) -> str:
         """What of the certificate no reader of a file would know, in words; empty if it can be saved."""

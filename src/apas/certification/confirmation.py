@@ -9,10 +9,10 @@ import numpy as np
 from apas._typing import Floats
 from apas.certification.certificate import CornerShift, KeptShift, Witness
 from apas.certification.question import Question
-from apas.models.base import valid
+from apas.models.base import offers, valid
 from apas.models.feedforward import FeedForward
 from apas.models.forward import margins_from_scores, scores
-from apas.shifts.base import Box
+from apas.shifts.base import Box, Embedded, MovesInput
 from apas.shifts.box_rounding import inside_box, within_box
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
@@ -25,30 +25,41 @@ def confirmed_witness(question: Question, row: int, values: Floats, direction: F
     that are computed in float32, have to fail beyond what rounding could do. `direction` is the one that `inside_box`
     made `values` of, if it did.
     """
-    values, delta = np.asarray(values, dtype=np.float64), float(question.delta[row])
-    base, box = question.model.parameters, isinstance(question.geometry, Box)
-    if box and not within_box(base.values, question.reach, delta, values).all():
+    delta, base, shifts = float(question.delta[row]), question.model.parameters, question.shifts
+    values, chain = np.asarray(values, dtype=np.float64), None
+    box, reach = isinstance(question.geometry, Box), question.reach
+    if offers(shifts, Embedded):  # what is kept are the coordinates of the set, not the parameters of the chain
+        base, chain, shifts = shifts.base, shifts.chain, shifts.shifts
+        values, reach = chain.lower(values, base.values), shifts.radii(base)
+    if box and not within_box(base.values, reach, delta, values).all():
         return None
     if not box and not np.isfinite(values).all():
         return None
-    if not box and not question.shifts.contains(base, replace(base, values=values), delta):
+    if not box and not shifts.contains(base, replace(base, values=values), delta):
         return None
-    alone, network = question.take(slice(row, row + 1)), question.network
-    margin = _margin(alone, network, values)
-    if network is not None and not question.single and PIECEWISE_LINEAR.issuperset(network.activations):
-        fails = not valid(margin, alone.strict)[0]
-        if fails:
-            tensors, wanted = _tensors(network, values), int(alone.wanted[0])
-            sign = exact_sign(*tensors, network.activations, alone.X[0], wanted, network.offset)
-            fails = sign < 0 or (sign == 0 and bool(alone.strict[0]))
-    else:  # written so that a NaN does not count
-        fails = bool(margin[0] < -alone.band[0])
-    if fails and box:  # a corner as its signs: large models have large witnesses
+    if not _fails(question.take(slice(row, row + 1)), values if chain is None else chain.at(values)):
+        return None
+    if offers(shifts, MovesInput):
+        return KeptShift(delta, values, shifts)
+    if box:  # a corner as its signs: large models have large witnesses
         signs = np.sign(values - base.values)
-        made = direction is not None and np.array_equal(signs, direction)
-        if made or np.array_equal(inside_box(base.values, question.reach, delta, signs), values):
-            return CornerShift(question.shifts, delta, signs.astype(np.int8))
-    return KeptShift(delta, values) if fails else None
+        made = chain is None and direction is not None and np.array_equal(signs, direction)
+        if made or np.array_equal(inside_box(base.values, reach, delta, signs), values):
+            return CornerShift(shifts, delta, signs.astype(np.int8))
+    return KeptShift(delta, values)
+
+
+def _fails(alone: Question, values: Floats) -> bool:
+    """Whether the one row of a question is not valid on parameters, beyond doubt."""
+    network = alone.network
+    margin = _margin(alone, network, values)
+    if network is not None and not alone.single and PIECEWISE_LINEAR.issuperset(network.activations):
+        if valid(margin, alone.strict)[0]:
+            return False
+        tensors, wanted = _tensors(network, values), int(alone.wanted[0])
+        sign = exact_sign(*tensors, network.activations, alone.X[0], wanted, network.offset)
+        return sign < 0 or (sign == 0 and bool(alone.strict[0]))
+    return bool(margin[0] < -alone.band[0])  # written so that a NaN does not count
 
 
 def _margin(alone: Question, network: FeedForward | None, values: Floats) -> Floats:

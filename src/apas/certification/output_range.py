@@ -107,15 +107,7 @@ class OutputRange:
 
 
 class OutputRanges(UnderShifts[OutputRange]):
-    """One range per row, in the order of the rows.
-
-    Attributes
-    ----------
-    points : ndarray or data frame
-        The rows that were asked about, in the user's units.
-    model_digest : str
-    shifts : ShiftSet
-    """
+    """One range per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`."""
 
     FORMAT = "apas-output-ranges"
     COLUMNS = ("low", "high", "margin", "side", "target", "delta", "method", "claim")
@@ -177,20 +169,14 @@ def output_range(
 
     Parameters
     ----------
-    model : object
-        A fitted classifier: see `as_model`.
-    X : array_like or data frame of shape (rows, features)
-    delta : float or array_like of shape (rows,)
-        How far the parameters may move. For `ObservedShifts` 1 or None.
+    model, X, delta, shifts, rng
+        As in `certify`; no seed is derived.
     target : label, array_like of labels or "predicted"
         The class towards which margins are counted: 0 is the decision threshold.
-    shifts : ShiftSet or str, default "linf"
     method : Method or str, default "sampling"
         ``"sampling"``: the least and the largest margin of its draws, with the share of shifts that each end stands
         for. ``"interval"``: a set that contains every margin. ``"exact"``: its ends are attained (dense piecewise
         linear networks with two classes).
-    rng : None, int or numpy.random.Generator
-        Seed of the draws.
 
     Returns
     -------

@@ -23,9 +23,11 @@ from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
 from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
 from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
+from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
+from apas.shifts.embedded import EmbeddedShifts
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
@@ -76,8 +78,7 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or fails later
             labels[:] = predicted_classes(model, X)[0] if len(X) else []
         return labels
-    classes = model.classes
-    labels[:] = [classes[i] for i in class_indices(classes, target, len(X))]
+    labels[:] = [model.classes[i] for i in class_indices(model.classes, target, len(X))]
     return labels
 
 
@@ -143,6 +144,8 @@ class Question:
         By what the risk is divided because the rows stem from a search, see `Most`.
     bits : int or None
         That the seed is derived and the risk is ``2**-bits``, see `Most`.
+    regions : tuple of AskedRegion or None, or None
+        Per row the region that has to be kept as a whole, None for a row by itself.
     n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
@@ -161,6 +164,7 @@ class Question:
     points: Any = None
     method: Any = None
     bits: int | None = None
+    regions: tuple[Any, ...] | None = None
 
     @classmethod
     def ask(
@@ -191,7 +195,7 @@ class Question:
         points, encoded = encoded_rows(net, X)
         rows, wanted = len(encoded), labels(net, encoded, target)
         sizes = check_delta(default_delta(shift_set, delta), rows)
-        more = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
+        more: dict[str, Any] = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
         question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
         _ = question.coordinates  # a set with nothing to move says so before a method complains
         complaint = chosen.unsupported(question)
@@ -231,7 +235,11 @@ class Question:
         """The same question about some of the rows."""
         # to take parts of a frame costs more than many a margin
         points = _part(self.points, rows) if self.on_points else None
-        return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
+        some: dict[str, Any] = {"target": self.target[rows], "delta": self.delta[rows], "points": points}
+        if self.regions is not None:
+            kept = [self.regions[i] for i in np.arange(len(self))[rows]]
+            some["regions"] = tuple(kept) if any(region is not None for region in kept) else None
+        return replace(self, X=self.X[rows], **some)
 
     def for_claim(self, claim: Claim) -> Question:
         """The same question, to be answered at the risk of a claim that was made."""
@@ -277,7 +285,7 @@ class Question:
         if not offers(self.shifts, sets.Bounded):
             return None
         geometry = self.shifts.geometry(self.coordinates)
-        if isinstance(geometry, sets.Finite) or offers(self.shifts, sets.OtherMoves):
+        if geometry is None or isinstance(geometry, sets.Finite) or offers(self.shifts, sets.OtherMoves):
             return geometry if isinstance(geometry, sets.Finite) else None
         if not np.array_equal(geometry.radii, self.radii):  # rounding is bounded with the one, proofs are of the other
             told = f"the radii of {type(self.shifts).__name__}.geometry are not those of its `radii`"
@@ -319,11 +327,28 @@ class Question:
 
     def margins(self, directions: Floats, rows: Indices | slice = _ALL) -> Floats:
         """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
+        if self.regions is not None:
+            return self._region_margins(directions, np.arange(len(self))[rows])
         delta = self.one_delta if isinstance(self.one_delta, float) else self.one_delta[rows]
         target = self.one_target if self.same_target else self.target[rows]
         if self.on_points:
             return self.shifts.point_margins(self.model, _part(self.points, rows), target, directions, delta)  # type: ignore[attr-defined, no-any-return]
         return self.shifts.margins(self.model, self.X[rows], target, directions, delta)
+
+    def _region_margins(self, directions: Floats, rows: Indices) -> Floats:
+        from apas.certification.region_claims import region_margins  # which makes certificates
+
+        with_region = self.with_region[rows]
+        margins = np.empty((len(directions), len(rows)))
+        if not with_region.all():
+            margins[:, ~with_region] = replace(self, regions=None).margins(directions, rows[~with_region])
+        margins[:, with_region] = region_margins(self, directions, rows[with_region])
+        return margins
+
+    @cached_property
+    def with_region(self) -> Bools:
+        """Rows that stand for a region."""
+        return np.array([region is not None for region in self.regions or [None] * len(self)], dtype=bool)
 
     @cached_property
     def reach(self) -> float | Floats:
@@ -340,6 +365,8 @@ class Question:
     def band(self) -> Floats:
         """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
         shifts, target, delta = self.shifts, self.one_target, self.one_delta
+        if self.regions is not None:  # bounds over regions have their rounding taken off
+            return np.where(self.with_region, 0.0, replace(self, regions=None).band)
         if offers(shifts, sets.Magnitudes):
             points = self.points if self.on_points else None
             return ROUNDING * shifts.magnitudes(self.model, points, self.X, target, delta)
@@ -355,6 +382,27 @@ class Question:
         network, parameters = self.model.as_feedforward(), self.model.parameters
         same = network.parameters.shapes == parameters.shapes
         return network if same and np.array_equal(network.parameters.values, parameters.values) else None
+
+    @cached_property
+    def embedded(self) -> Question:
+        """The same question about a dense network whose parameters are what moves; itself if none is known.
+
+        Its certificates are about this question: claims are in the words of the set, and witnesses are in it.
+        """
+        moves_input = offers(self.shifts, sets.MovesInput)
+        if self.network is not None and not moves_input:
+            return self
+        chain = dense_chain(self.model) if offers(self.shifts, sets.Bounded) else None
+        if chain is None or (offers(self.shifts, sets.OtherMoves) and not moves_input):
+            return self
+        chain = self.shifts.embed(chain) if offers(self.shifts, sets.MovesInput) else chain
+        shifts = EmbeddedShifts(self.shifts, chain, self.coordinates)
+        return replace(self, model=chain.network, shifts=shifts, points=None)
+
+    @property
+    def tied(self) -> str:
+        """Which coordinates of an embedded question are used more than once, in words; empty if none is."""
+        return self.shifts.chain.tied if offers(self.shifts, sets.Embedded) else ""
 
     @cached_property
     def wanted(self) -> Indices:
@@ -375,15 +423,11 @@ class Question:
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> Bools:
-        """Rows that the model itself puts into their target class.
-
-        A margin within rounding of 0 is computed again for its row alone, so that the answer does not depend on
-        which other rows are asked about.
-        """
-        margins = self.base_margins
-        if (margins > self.band).all():
+        """Rows that the model itself puts into their target class."""
+        if (self.base_margins > self.band).all():
             return np.ones(len(self.X), dtype=bool)
-        margins = np.array(margins)
+        # within rounding of 0 it is computed again for its row alone: other rows of a call must not change an answer
+        margins = np.array(self.base_margins)
         for i in np.flatnonzero(~(np.abs(margins) > self.band)):
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return models.valid(margins, self.strict)
@@ -409,6 +453,13 @@ def _part(points: Any, rows: Array | slice) -> Any:
 
 def decide(question: Question, method: Method, stream: Stream) -> list[Certificate]:
     """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the rest."""
+    if question.regions is not None:
+        from apas.certification.region_claims import decide_regions  # which makes certificates
+
+        about = iter(decide_regions(question.take(question.with_region), method, stream))
+        rest = question.take(~question.with_region)
+        single = iter(decide(rest, method, stream) if len(rest) else ())
+        return [next(about if region else single) for region in question.with_region]
     near = question.doubtful_rows()
     ok = question.valid_rows() & ~near
     if ok.all():
@@ -538,11 +589,3 @@ class OnlyRefutes(Protocol):
     @property
     def only_refutes(self) -> bool:
         """True."""
-
-
-def no_worst_case(question: Question, name: str) -> str | None:
-    """Why no method can speak of every shift of the set, if the set itself knows why."""
-    if not offers(question.shifts, sets.Unbounded):
-        return None
-    why = f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one"
-    return f'{why} of them; use method="sampling", which speaks of most.'

@@ -318,6 +318,12 @@ class Certificates(UnderShifts[Certificate]):
         told = {name: getattr(item, name) for name in self.COLUMNS if hasattr(item, name)}
         return {**told, "verdict": item.verdict.name, **claim, **counts}
 
+    def to_frame(self) -> DataFrame:
+        """One line per row, with the index of the data frame that was asked about, and regions if there are any."""
+        frame = super().to_frame()
+        regions = ["" if c.region is None else c.region.words() for c in self]
+        return frame.assign(region=regions) if any(regions) else frame
+
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "feature_names": None if self.feature_names is None else list(self.feature_names)}
 

@@ -112,14 +112,10 @@ def _share(lower: float, upper: float, delta: float) -> str:
 
 
 class FractionCurves(UnderShifts[FractionCurve]):
-    """One curve per row, in the order of the rows.
+    """One curve per row, in the order of the rows; what else it has is as in `Certificates`.
 
     Attributes
     ----------
-    points : ndarray or data frame
-        The rows that were asked about, in the user's units.
-    model_digest : str
-    shifts : ShiftSet
     entropy : int or None
         Seed of the draws; None if nothing was drawn. `to_dict` gives it as hexadecimal text, since it exceeds what JSON
         readers keep.
@@ -190,20 +186,13 @@ def robust_fraction(
 
     Parameters
     ----------
-    model : object
-        A fitted classifier: see `as_model`.
-    X : array_like or data frame of shape (rows, features)
-        The counterfactual explanations.
+    model, X, target, shifts, n_jobs
+        As in `certify`.
     deltas : float or array_like
         Sizes of the shifts, the same for all rows. For `ObservedShifts` 1 or None.
-    target : label, array_like of labels or "predicted"
-        The class each row must keep.
-    shifts : ShiftSet or str, default "linf"
     method : Sampling, Enumeration, "sampling" or "enumeration"
         `Sampling` estimates from its number of draws, with its confidence; its coverage plays no part. `Enumeration`
         computes bounds to its gap or limit of boxes, for dense networks with few moving parameters.
-    n_jobs : int, default 1
-        Number of processes; the answer does not depend on it.
     rng : None, int or numpy.random.Generator
         Seed of the draws; recorded in the result.
 

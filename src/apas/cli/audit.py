@@ -66,7 +66,7 @@ class AuditOptions:
         raise typer.Exit(report.exit_code)
 
 
-_COLOURS = {"HELD": "green", "NOT_PROMISED": "yellow"}
+_COLOURS = {"HELD": "green", "NOT_PROMISED": "yellow", "OPEN": "yellow"}
 
 
 @options.group_options

@@ -24,6 +24,7 @@ from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
 from apas.contracts.certificate_file import load_certificates, table_digest
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, completed, own_columns
+from apas.contracts.region_audit import RegionOutcome, region_outcomes
 from apas.contracts.repairs import Repair, assumed_space, repair_rows
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel
@@ -48,6 +49,7 @@ class Outcome(Enum):
     BROKEN_INSIDE = "It does not, although it lies in the set of models that the certificate speaks of."
     BROKEN_OUTSIDE = "It does not, and it lies outside of that set."
     BROKEN = "It does not, and it is not known whether it lies in that set."
+    OPEN = "No row of the promised region is known that it rejects, but that there is none is not proved."
     NOT_PROMISED = "The row was not certified, so nothing was promised."
 
     def __str__(self) -> str:
@@ -67,7 +69,7 @@ class AuditRow:
     ----------
     outcome : Outcome
     valid : bool
-        Whether the new model gives the row its target class.
+        Whether the new model gives the row its target class; of a region, whether no row of it is known to be rejected.
     inside : bool or None
         Whether the new model lies in the set of the row's certificate; None if that is not known.
     verdict : str
@@ -389,12 +391,16 @@ def audit(
     question = certified_model.rows_on(found, new)
     with np.errstate(over="ignore", invalid="ignore"):
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
+        regions = {} if question.regions is None else region_outcomes(question)
     shift = new.shift(shifts)
     asked = [(item.delta, is_proof(item.claim)) for item in found]
     refit = _measure_refit(new, shifts, data)
     lies = new.lies_in(shifts, asked, shift, refit)
     beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[asked[i]], beside, doubts[i]) for i, item in enumerate(found)]
+    for i, outcome in regions.items():  # said once more of the region as a whole
+        whole = bool(valid[i]) and outcome.kept is not False
+        rows[i] = _about_region(_row(i, found[i], whole, lies[asked[i]], beside, doubts[i]), outcome)
     notes = [*new.notes, *([_ROUNDED] if rounded.any() else []), *calibration_notes(list(found), rows)]
     notes += [] if refit is None else [f"Refit: {refit.sentence()}."]
     broken = np.array([row.outcome.is_broken for row in rows])
@@ -518,6 +524,19 @@ def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _B
         outcome, reason = Outcome.BROKEN_INSIDE, f"not valid{doubt}, though inside of the certified set: {said}"
     about = (item.verdict.name, str(item.claim), as_python(item.target), item.delta)
     return AuditRow(outcome, valid, inside, *about, reason, was_valid=item.valid_today)
+
+
+def _about_region(row: AuditRow, outcome: RegionOutcome) -> AuditRow:
+    """The line about a promise that is a region; a repair is looked for as for a row."""
+    if row.outcome is Outcome.NOT_PROMISED:
+        return row
+    if outcome.kept is False:
+        return replace(
+            row, reason=f"{row.reason}; the nearest row that was found of the region and is rejected: {outcome.words}"
+        )
+    if outcome.kept is None and row.outcome is Outcome.HELD:
+        return replace(row, outcome=Outcome.OPEN, reason=f"{row.reason}; of all of the region that is not proved")
+    return replace(row, reason=f"{row.reason}; so is every row of the region")
 
 
 def _repairs(

@@ -133,7 +133,8 @@ def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
     if not SETS.know(found.shifts):
         return (
             f"about {type(found.shifts).__name__} cannot be written to a file: a reader would not know the set; use "
-            "LinfShifts, LpShifts, SparseShifts, EllipsoidShifts, GaussianShifts, ObservedShifts or InputNoise"
+            "LinfShifts, LpShifts, SparseShifts, EllipsoidShifts, GaussianShifts, ObservedShifts, InputNoise or "
+            "JointShifts"
         )
     # what can be saved is a matter of classes: one answer of each combination of them is asked
     each = {tuple(map(type, vars(item).values())): item for item in (*found, *(radii or ()))}

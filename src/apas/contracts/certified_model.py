@@ -24,6 +24,8 @@ from apas.certification.certificate import Certificate, Drawn
 from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.question import Question, check_agreement
+from apas.certification.region import one_row
+from apas.certification.region_claims import AskedRegion
 from apas.certification.results import Certificates, UnderShifts
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
@@ -90,11 +92,17 @@ def question_of(
     target[:] = [item.target for item in items]
     # a row of which nothing is certified has the delta 0, at which nothing is asked
     delta = np.array([item.delta or 1.0 for item in items], dtype=np.float64)
-    return Question(model, encoded, target, delta, shifts, points=points)
+    told = [getattr(item, "region", None) for item in items]
+    regions = None
+    if any(region is not None for region in told) and points is not None:
+        each = enumerate(told)
+        regions = tuple(None if region is None else AskedRegion(region, one_row(points, i)) for i, region in each)
+    return Question(model, encoded, target, delta, shifts, points=points, regions=regions)
 
 
 def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> tuple[Reading, ...]:
-    """What the model of a question makes of each of its rows."""
+    """What the model of a question makes of each of its rows, whatever regions they stand for."""
+    question = replace(question, regions=None)
     with np.errstate(over="ignore", invalid="ignore"):
         margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
         drawn = np.full(len(question), np.nan)
@@ -228,6 +236,7 @@ def ask_again(found: Certificates | MaxShifts, matched: Matched) -> tuple[Questi
 
 def row_complaints(found: Certificates | MaxShifts, question: Question, told: Floats) -> list[str | None]:
     """Per row what its target, its values in model units or its margins are not, or None."""
+    question = replace(question, regions=None)
     allowed = 0.0 if not offers(question.model, Raw) else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
     close: list[bool] = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
     now = readings(question, list(found))

@@ -247,7 +247,7 @@ class Book:
     def audited(self) -> list[tuple[int, str, bool]]:
         """Number of the promise, model, and whether it kept the promise, of all audits in their order."""
         query = "SELECT promise AS id, model, event FROM history WHERE event GLOB 'audited: *' ORDER BY history.id"
-        return [(number, str(model), event.endswith("HELD")) for number, model, event in self.rows(query)]
+        return [(number, str(model), event.endswith(("HELD", "OPEN"))) for number, model, event in self.rows(query)]
 
     def count_expired(self, today: str) -> int:
         """How many promises are not owed on a day because their last one was before it."""

@@ -152,7 +152,8 @@ class Required:
                 return f"claims a confidence of each test of its search alone, {shown} is required"
             if claimed < value:
                 together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
-                return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
+                told = f"1 - 2^-{line.bits}" if name == "confidence" and line.bits else exactly(claimed)
+                return f"claims {name} {told}{together}, {shown} is required"
         if self.derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
             return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
         return None
@@ -341,7 +342,7 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
 _SEEDS = {
     "derived": "derived ({}); whoever tries N variants gets a false certificate with probability at most N / 2^{}.",
     "chosen": 'chosen by the issuer ({}); who tries many finds one that passes: ask for rng="derived", or draw afresh.',
-    "models as given": "models as given ({}); whether others were left out cannot be seen.",
+    "models as given": "models as given ({}); whether some were left out, or reordered, cannot be seen.",
 }
 
 
@@ -401,6 +402,8 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
             alone = [question.take(slice(i, i + 1)) for i in range(len(found))]
             about = (found.model_digest, matched.unidentified)
             seeds = [wrong_seed(one, found[i], *about) for i, one in enumerate(alone)]
+            if any(getattr(item, "region", None) and source_of_seed(item) == "derived" for item in found):
+                seeds = ["a derived seed does not bind its region"] * len(found)
             wrong = [said or seed for said, seed in zip(wrong, seeds, strict=True)]
             if isinstance(found, MaxShifts):
                 own = None if found.model is None else _recheck_itself
@@ -418,7 +421,12 @@ def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, 
     valid = question.valid_rows() & ~near
     answers: dict[int, _Answer] = {}
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
-        if isinstance(item.evidence, BaseEvidence) or not ok:
+        if item.region is not None:
+            if question.regions is None:  # the preprocessing is not at hand
+                answers[i] = Checked.NOT_CHECKED, "its region is told in units that this model does not take"
+            elif isinstance(item.evidence, BaseEvidence):
+                answers[i] = again.region_today(question, i, item)
+        elif isinstance(item.evidence, BaseEvidence) or not ok:
             answers[i] = _base(question, item, ok, bool(near[i]), from_file)
     for i, item in enumerate(items):
         if i not in answers and not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):

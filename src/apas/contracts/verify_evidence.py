@@ -16,7 +16,7 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._random import DERIVED, Stream
-from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift, RowWitness
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.failing_draws import first_failures
@@ -27,10 +27,13 @@ from apas.certification.methods.exact import Exact
 from apas.certification.methods.refit import RefitBounds
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence
 from apas.certification.question import Question, decide
+from apas.certification.region import names_of
+from apas.certification.region_claims import OPEN_TODAY
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
+from apas.models.as_model import encoded_rows
 from apas.models.base import offers
-from apas.shifts.base import Ball, Ellipsoid, Listed, Region, Sparse
+from apas.shifts.base import Ball, Ellipsoid, Embedded, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
@@ -344,6 +347,18 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
     witness, outside = item.witness, "its witness does not lie in the set or does not break the row"
     if witness is None:
         return Checked.FAILS, "it says that a shift breaks the row, but keeps none"
+    if isinstance(witness, RowWitness) and question.regions is not None and item.region is not None:
+        try:
+            asked, table = question.regions[row], witness.table(question.regions[row].table)
+            encoded = encoded_rows(question.model, table)[1]
+        except (ApasError, ValueError):
+            return Checked.FAILS, "its witness is not a row of the model"
+        if not asked.region.holds(table, asked.table, names_of(question.model, table)):
+            return Checked.FAILS, "its witness is not a row of the region"
+        alone = replace(question.take(slice(row, row + 1)), X=encoded, regions=None, points=table)
+        if witness.shift is None:
+            return (Checked.FAILS, outside) if alone.valid_rows()[0] else (Checked.HOLDS, "the model itself breaks it")
+        return replay_witness(alone, 0, replace(item, witness=witness.shift, region=None))
     if isinstance(witness, DrawnShift):
         try:
             drawn = question.directions(Stream(witness.entropy, witness.purpose), witness.index, witness.index + 1)
@@ -353,14 +368,30 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
         fails = bool(margin < -question.band[row])
         return (Checked.HOLDS, f"draw number {witness.index} breaks it again") if fails else (Checked.FAILS, outside)
     try:
-        values = witness.parameters(question.model)
+        values = witness.moved(question.model)  # type: ignore[attr-defined]
     except InputError:  # signs of another number of parameters
         values = np.empty(0)
-    if witness.delta != item.delta or values.shape != (len(question.model.parameters),):
+    if witness.delta != item.delta or values.shape != (len(question.coordinates),):
         return Checked.FAILS, "its witness has another delta or another number of parameters than the certificate"
-    if confirmed_witness(question, row, values) is None:
+    embedded = question.embedded
+    values = embedded.shifts.chain.at(values) if offers(embedded.shifts, Embedded) else values
+    if confirmed_witness(embedded, row, values) is None:
         return Checked.FAILS, outside
     return Checked.HOLDS, "its witness lies in the set and breaks the row"
+
+
+def region_today(question: Question, row: int, item: Certificate) -> _Answer:
+    """Whether the model itself breaks a region, or leaves it open, as a certificate says."""
+    look = question.regions[row].on_model(question.model, item.target)  # type: ignore[index]
+    if look.margins[0] > 0:
+        return Checked.FAILS, "on the model itself every row of the region is valid, the file says otherwise"
+    told = (item.verdict, item.reason, item.witness is None)
+    if look.margins[0] == 0:
+        same = told == (Verdict.UNKNOWN, OPEN_TODAY, True)
+        return (Checked.HOLDS, OPEN_TODAY) if same else (Checked.FAILS, f"{OPEN_TODAY}, the file says otherwise")
+    if told != (Verdict.REFUTED, NOT_VALID, False):
+        return Checked.FAILS, "the model itself breaks a row of the region, the file says otherwise"
+    return replay_witness(question, row, item)
 
 
 def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
@@ -493,8 +524,9 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
         kind = trace.choice("method", *_PROOFS)
-        closed = isinstance(alone.geometry, Ball | Sparse | Ellipsoid) or (
-            alone.network is not None and is_exact(alone.network)
+        seen = alone.embedded
+        closed = isinstance(seen.geometry, Ball | Sparse | Ellipsoid) or (
+            seen.network is not None and is_exact(seen.network)
         )
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"

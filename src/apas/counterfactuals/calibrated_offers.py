@@ -14,15 +14,7 @@ from typing import Any
 import numpy as np
 
 from apas._random import entropy_of
-from apas.certification.calibration import (
-    Calibration,
-    broken_rows,
-    certified_by,
-    check_level,
-    list_updates,
-    rank,
-    refuse_seen,
-)  # fmt: skip
+from apas.certification.calibration import Calibration, broken_rows, certified_by, read_updates, refuse_seen
 from apas.certification.question import Question
 from apas.counterfactuals.api import generate
 from apas.counterfactuals.space.encoder import CodedModel
@@ -80,12 +72,10 @@ def calibrate_offers(
     >>> found.delta, found.certified.tolist()
     (0.05, [True])
     """
-    coverage, confidence = check_level(coverage, confidence, "calibrate_offers")
-    listed, steps = list_updates(updates)
+    listed, steps, coverage, confidence = read_updates(updates, coverage, confidence, "calibrate_offers")
     if steps is not None:
         told = "must be models, since each base of a pair would have offers of its own; calibrate_delta takes pairs"
         raise InputError(f"`updates` of calibrate_offers {told}.")
-    rank(len(listed.models), coverage, confidence)
     deltas = np.sort(np.asarray(grid, dtype=np.float64)) if np.ndim(grid) == 1 else np.empty(0)
     if not len(deltas) or not (np.isfinite(deltas) & (deltas >= 0)).all() or (np.diff(deltas) == 0).any():
         raise InputError(f"`grid` must list different deltas of at least 0, got {grid!r}.")
@@ -102,13 +92,11 @@ def calibrate_offers(
         question = Question.ask(found.model, made.points, **asked)
         fails = broken_rows(question, None)
         worst[fails.any(axis=1)] = delta
-        own.append((delta, found, question, fails.sum(axis=0)))
-    recipe = {"kind": "offers", "grid": deltas.tolist()}
-    rest = (recipe, tuple(worst.tolist()), None, tuple(seen))
-    for delta, found, question, failures in own:
-        scores = np.full(len(question), delta)
-        result = certified_by(question, scores, failures, coverage, confidence, question.measure, *rest)
+        own.append((delta, found, question, fails))
+    rest = ({"kind": "offers", "grid": deltas.tolist()}, worst, None, tuple(seen))
+    for delta, found, question, fails in own:
+        result = certified_by(question, np.full(len(question), delta), fails, coverage, confidence, *rest)
         result.offers, result.inputs = found, found[found.found].inputs
-        if result.certified.any():
+        if delta > result.claim.threshold:
             break
     return result

@@ -268,6 +268,7 @@ STYLES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "BROKEN_INSIDE": ("X", BROKEN, {"markersize": 9}),
     "BROKEN_OUTSIDE": ("v", BROKEN, {"markersize": 8}),
     "BROKEN": ("v", BROKEN, {"markersize": 8, "fillstyle": "none"}),
+    "OPEN": ("s", OPEN, {"markersize": 7, "fillstyle": "none"}),
     "NOT_PROMISED": ("o", OPEN, {"markersize": 7, "fillstyle": "none"}),
 }
 

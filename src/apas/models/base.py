@@ -24,6 +24,7 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+    from apas.models.dense_chain import DenseChain
     from apas.models.feedforward import FeedForward
     from apas.models.trees import Trees
 
@@ -225,6 +226,14 @@ class Dense(Protocol):
 
 
 @runtime_checkable
+class Chained(Protocol):
+    """A model that is a dense network but for how its parameters stand in it."""
+
+    def dense_chain(self) -> DenseChain | None:
+        """The network, and which parameter of the model each of its numbers is; None if it is not dense after all."""
+
+
+@runtime_checkable
 class Differentiable(Protocol):
     """A model whose margins have gradients, each row on a shifted model of its own."""
 
@@ -315,7 +324,10 @@ class FromEstimator(Protocol):
 
 
 #: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.
-CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described, Learned, Leaves)
+CAPABILITIES = (
+    *(Model, Named, Raw, Dense, Chained, Differentiable),
+    *(Scaled, Arithmetic, LibraryBacked, Described, Learned, Leaves),
+)
 
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:

@@ -23,51 +23,24 @@ from apas._typing import Floats, Integers
 from apas._validation import check_flag, check_integer
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
+from apas.paper import package_table
 from apas.paper.data_folder import dataset_path, reading
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: All columns in the order of both files; the label comes last.
-COLUMNS: Final = (
-    "checking-status", "duration", "credit-history", "purpose", "amount", "savings", "employment", "rate", "sex-status",
-    "guarantors", "residence", "property", "age", "installment", "housing", "num-credits", "job", "liable", "phone",
-    "foreign", "good-credit",
-)  # fmt: skip
-LABEL: Final = "good-credit"
-NUMBERS: Final = ("duration", "amount", "age")
-
-#: Number of levels of the ordinal and of the categorical columns; a level that no record has is an input all the same.
+#: The columns in the order of both files, the label last: how many levels the ordinal and the categorical ones have (a
+#: level that no record has is an input all the same), and the old file's symbols in the order of the levels, two of
+#: which joined by "+" are one level.
+_CODING: Final = package_table("credit.csv")
+COLUMNS: Final = tuple(line["column"] for line in _CODING)
+LABEL: Final = COLUMNS[-1]
+NUMBERS: Final = tuple(line["column"] for line in _CODING if line["kind"] == "continuous")
 LEVELS: Final = {
-    "ordinal": {
-        "checking-status": 4, "savings": 5, "employment": 5, "rate": 4, "guarantors": 3, "residence": 4, "property": 4,
-        "housing": 3, "num-credits": 4, "job": 4, "liable": 2,
-    },
-    "categorical": {"credit-history": 5, "purpose": 11, "sex-status": 4, "installment": 3, "phone": 2, "foreign": 2},
-}  # fmt: skip
-
-#: The old file's symbols in the order of the levels; two symbols joined by "+" are one level.
-_SYMBOLS: Final = {
-    "checking-status": "A14 A11 A12 A13",
-    "credit-history": "A33 A34 A30 A32 A31",
-    "purpose": "A410 A40 A41 A42 A43 A44 A45 A46 A47 A48 A49",
-    "savings": "A65 A61 A62 A63 A64",
-    "employment": "A71 A72 A73 A74 A75",
-    "sex-status": "A91 A92+A93 A94 A95",
-    "guarantors": "A101 A102 A103",
-    "property": "A124 A123 A122 A121",
-    "installment": "A141 A142 A143",
-    "housing": "A153 A151 A152",
-    "job": "A171 A172 A173 A174",
-    "phone": "A191 A192",
-    "foreign": "A201 A202",
+    kind: {line["column"]: int(line["levels"]) for line in _CODING if line["kind"] == kind}
+    for kind in ("ordinal", "categorical")
 }
 _FROM_ZERO: Final = ("credit-history", "purpose")  # columns of the new file whose codes start at 0 already
-
-
-def symbol_levels(symbols: str) -> dict[str, int]:
-    """Level of each symbol."""
-    return {symbol: level for level, joined in enumerate(symbols.split()) for symbol in joined.split("+")}
 
 
 def old_credit() -> pd.DataFrame:
@@ -75,8 +48,10 @@ def old_credit() -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.read_csv(dataset_path("credit"), header=None, names=list(COLUMNS))
-    for column, symbols in _SYMBOLS.items():
-        frame[column] = frame[column].map(symbol_levels(symbols))
+    for line in (line for line in _CODING if line["symbols"]):
+        levels = enumerate(line["symbols"].split())
+        known = {symbol: level for level, joined in levels for symbol in joined.split("+")}
+        frame[line["column"]] = frame[line["column"]].map(known)
     for column in ("rate", "residence", "num-credits", "liable"):
         frame[column] -= 1
     frame[LABEL] = 2 - frame[LABEL]
@@ -118,21 +93,11 @@ _SBA_FIRST_NEW_YEAR = 2006
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of a table.
+    """Rows of a table."""
 
-    Attributes
-    ----------
-    raw : pandas.DataFrame
-        As in the file, levels as integers from 0; a column per feature, rows numbered from 0.
-    X : ndarray of shape (rows, inputs)
-        The same rows as the network sees them, read-only.
-    y : ndarray of int, shape (rows,)
-        Labels; 1 is the class to be reached.
-    """
-
-    raw: pd.DataFrame
-    X: Floats
-    y: Integers
+    raw: pd.DataFrame  # as in the file, levels as integers from 0; a column per feature, rows numbered from 0
+    X: Floats  # the same rows as the network sees them, (rows, inputs), read-only
+    y: Integers  # labels; 1 is the class to be reached
 
     def __post_init__(self) -> None:
         self.X.flags.writeable = False
@@ -149,24 +114,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Both parts of a dataset.
-
-    Attributes
-    ----------
-    name : str
-    space : FeatureSpace
-        A feature per column, in the order of the columns; a feature's inputs stand together, in the same order.
-    d1, d2 : Part
-        What the base network is trained on, and what came later.
-    aligned : bool
-        False for the credit data as published, whose D2 has rows made of two records each.
-    """
+    """Both parts of a dataset."""
 
     name: str
-    space: FeatureSpace
-    d1: Part
-    d2: Part
-    aligned: bool = True
+    space: FeatureSpace  # a feature per column, in their order; a feature's inputs stand together, in the same order
+    d1: Part  # what the base network is trained on
+    d2: Part  # what came later
+    aligned: bool = True  # False for the credit data as published, whose D2 has rows made of two records each
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,17 +27,6 @@ from apas._optional import require
 from apas.display.progress import Progress
 from apas.errors import ApasError, InputError
 from apas.paper.data_folder import DATASETS
-
-#: The experiments' data under the MIT licence, and the paper's own repository, which names no licence.
-_FIRST = "https://raw.githubusercontent.com/junqi-jiang/robust-ce-inn/c4678bb802cd5fa98c851101d5068455a2886695/datasets"
-_PAPER = "https://raw.githubusercontent.com/lmarza/APAS/e2a66fdfb9d7ef81821ededd5510c9e68db862b8"
-_SOUTH_GERMAN = (
-    "https://raw.githubusercontent.com/SarthakPhatate/Ineuron_Internship/a63338e1163c997fc11e3c18143176f0ed5b1c5f"
-)
-_SPAMBASE = (
-    "https://raw.githubusercontent.com/archienorman11/machine-learning-models/e29ec7920dd43fc8d495ed67d3771bb0cbc760c9"
-)
-_NEWS = "https://archive.ics.uci.edu/static/public/332/online+news+popularity.zip"
 
 
 @dataclass(frozen=True)
@@ -47,32 +38,12 @@ class Source:
     member: str | None = None
 
 
-def _both(sha256: str, path: str) -> Source:
-    return Source(sha256, (f"{_FIRST}/{path}", f"{_PAPER}/exp_sec7/datasets/{path}"))
-
-
-#: By the names of `apas.datasets.DATASETS`.
+#: By the names of `apas.datasets.DATASETS`. First come addresses of the experiments' data under the MIT licence, then
+#: those of the paper's own repository, which names no licence.
 SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
     {
-        "diabetes": _both("b78029447fae2743b3218bb2b76ef0d04afe8d7e55ce2faf4d1ec82d8f8ae8ac", "diabetes/diabetes.csv"),
-        "no2": _both("6b09933651b3924fb9ce8d6e344edd64cc695d11cacacd676fe538201e2c0671", "no2/no2.csv"),
-        "sba": _both("9c6ba3e04189457d084f168a78b47eb8ed20d3fcb24ec540e3ec54ced79ce89f", "sba/SBAcase.11.13.17.csv"),
-        "credit": _both("ec12a88b9fc14d74ba646ea0410cf7ff4533bec2eb61652f8ad76796bbfec017", "credit/old/german.data"),
-        "credit-new": _both("867cd637e04a0be2b4f3ef2c5c2e5e0a47853fd51bc02cfbe0c5725b9d0578dc", "credit/new/train.csv"),
-        "credit-new-complete": Source(
-            "f0caee5ff54c4a4e9689bc10d5b23ccf5088862a846ab603f9536f135aae30d3",
-            (f"{_SOUTH_GERMAN}/data/SouthGermanCredit.asc",),
-        ),
-        "spam": Source(
-            "af8bf9d76c8e22a2677d5c98c4ffa0c7252fa8049ef317aa3042b33f8424cee9",
-            (f"{_PAPER}/exp_sec5/datasets/spam/spam.csv",),
-        ),
-        "spam-complete": Source(
-            "73152697481767e4712e97663f5bfac69e5bc65585ba2e82510f14157bca0d40", (f"{_SPAMBASE}/data/spambase.data",)
-        ),
-        "news": Source(
-            "b66d9088632308cc27fa35af847650d174a5a50503987c4e511de94a99d1c218", (_NEWS,), "OnlineNewsPopularity.csv"
-        ),
+        name: Source(told["sha256"], tuple(told["addresses"]), told.get("member"))
+        for name, told in json.loads(files("apas.paper").joinpath("sources.json").read_text(encoding="utf-8")).items()
     }
 )
 

@@ -71,31 +71,15 @@ INPUT_SEED = 1  # the seed of drawing the inputs that are explained
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the network of a dataset is trained and its inputs are drawn.
+    """How the network of a dataset is trained and its inputs are drawn."""
 
-    Attributes
-    ----------
-    hidden : int
-        Units of the one hidden layer.
-    learning_rate : float
-    batch : int
-    epochs : int
-        At most; training stops long before.
-    fraction : float
-        Share of D2 drawn in each round that measures the shift.
-    most_inputs : int
-        How many inputs are drawn at most.
-    split_seed : int
-        Of the stratified split of D1 into 80 % and 20 %.
-    """
-
-    hidden: int
+    hidden: int  # units of the one hidden layer
     learning_rate: float
     batch: int
-    epochs: int
-    fraction: float
-    most_inputs: int
-    split_seed: int = 0
+    epochs: int  # at most; training stops long before
+    fraction: float  # share of D2 drawn in each round that measures the shift
+    most_inputs: int  # how many inputs are drawn at most
+    split_seed: int = 0  # of the stratified split of D1 into 80 % and 20 %
 
 
 #: The settings of the published experiments.
@@ -111,40 +95,20 @@ RECIPES: Final[Mapping[str, Recipe]] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Everything that the experiments on a dataset start from.
-
-    Attributes
-    ----------
-    tables : Tables
-    training, testing : ndarray of int
-        Rows of D1 that the base network was trained on, and the others.
-    estimator : MLPClassifier
-        The base network as scikit-learn has it, to be trained further; copy it first.
-    network, retrained, most_shifted : FeedForward
-        M; M2, which is M after one pass over D2; and the farthest of five networks, each M after one pass over rows
-        drawn from D2, 99 % as many.
-    delta, delta_max : float
-        Largest change of any weight or bias among the five passes over a part of D2 (the shift explanations are made
-        for), and among the five over 99 % of it.
-    n_class_0, n_certified : int
-        Rows of D1 that M puts into class 0 (with distinct inputs: how many differ), and how many of those drawn from
-        them keep class 0 under every shift up to `delta`.
-    rows : ndarray of int, shape (50,)
-        Rows of D1 to explain, as published some of them several times: see `apas.paper.networks`.
-    """
+    """Everything that the experiments on a dataset start from."""
 
     tables: Tables
-    training: Integers
-    testing: Integers
-    estimator: Any
-    network: FeedForward
-    retrained: FeedForward
-    most_shifted: FeedForward
-    delta: float
-    delta_max: float
-    n_class_0: int
-    n_certified: int
-    rows: Integers
+    training: Integers  # rows of D1 that the base network was trained on
+    testing: Integers  # the others
+    estimator: Any  # the base network as scikit-learn has it, to be trained further; copy it first
+    network: FeedForward  # M
+    retrained: FeedForward  # M2: M after one pass over D2
+    most_shifted: FeedForward  # the farthest of five, each M after one pass over rows drawn from D2, 99 % as many
+    delta: float  # largest change of a parameter in five passes over a part of D2: the shift explanations are made for
+    delta_max: float  # the same over 99 % of D2
+    n_class_0: int  # rows of D1 that M puts into class 0 (with distinct inputs: how many differ)
+    n_certified: int  # how many of those drawn from them keep class 0 under every shift up to `delta`
+    rows: Integers  # rows of D1 to explain, 50; as published some of them several times
 
     @property
     def name(self) -> str:

@@ -269,28 +269,14 @@ class Levelled(CandidateSource, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class BaselineRun:
-    """What a method gave for the inputs of a dataset.
+    """What a method gave for the inputs of a dataset."""
 
-    Attributes
-    ----------
-    name, method : str
-        Of the dataset, and of the method: "-R" stands for a robust loop.
-    counterfactuals : Counterfactuals
-        One per input, missing where nothing was found; nothing in it is certified.
-    certified : ndarray of bool, shape (inputs,)
-        Which of them keep the class under every shift up to the experiment's delta, as interval bounds prove it.
-    evaluation : Evaluation
-        VM1, VM2, l1, l0, lof and delta-validity.
-    seconds : float
-        Processor time of the search. Inputs that occur several times are searched for once.
-    """
-
-    name: str
-    method: str
-    counterfactuals: Counterfactuals
-    certified: Bools
-    evaluation: Evaluation
-    seconds: float
+    name: str  # of the dataset
+    method: str  # "-R" stands for a robust loop
+    counterfactuals: Counterfactuals  # one per input, missing where nothing was found; nothing in it is certified
+    certified: Bools  # which keep the class under every shift up to the experiment's delta, as interval bounds prove it
+    evaluation: Evaluation  # VM1, VM2, l1, l0, lof and delta-validity
+    seconds: float  # processor time of the search; inputs that occur several times are searched for once
 
     def summary(self) -> Series[float]:
         """Shares and means as in the paper's table, and the seconds."""

@@ -22,7 +22,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from apas._parallel import in_parallel
+from apas._parallel import in_parallel, one_thread
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.paper.data_folder import data_folder, data_from, dataset_path
@@ -80,9 +80,9 @@ def made_with() -> str:
 
 
 def source_digest(root: Path) -> str:
-    """Digest of the Python files of a folder: their places and their bytes."""
+    """Digest of the Python files of a folder and of the tables beside them: their places and their bytes."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for ending in ("py", "csv") for path in root.rglob(f"*.{ending}")):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()
@@ -222,9 +222,7 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
 
 
 def _do(key: str, unit: Unit, folder: Path | None) -> tuple[str, dict[str, Any], float]:
-    from threadpoolctl import threadpool_limits
-
     began = time.perf_counter()
-    with data_from(folder), threadpool_limits(1):  # the processes share the cores
+    with data_from(folder), one_thread():  # the processes share the cores
         result = unit.work(**unit.settings)
     return key, result, time.perf_counter() - began

@@ -138,6 +138,7 @@ def _kept_words(subject: Subject, later: Later | None) -> list[str]:
             (risky, "broken inside of the certified set: certificates that are not proofs may be false"),
             (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
+            (counts["OPEN"], "open: no row of the region is known that the later model rejects, nor is it proved"),
         ]
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
         if rest := [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]:

@@ -19,6 +19,7 @@ from apas._typing import Array, Bools, Floats
 from apas._validation import check_integer
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters, Scaled, offers
+from apas.models.dense_chain import DenseChain
 from apas.shifts.box_rounding import inside_box
 from apas.shifts.norms import inside_ball, projection, steepest_point
 
@@ -248,6 +249,34 @@ class OtherMoves(Protocol):
 
 
 @runtime_checkable
+class MovesInput(OtherMoves, Protocol):
+    """A set in which the row moves, and perhaps the parameters of the model too."""
+
+    def embed(self, chain: DenseChain) -> DenseChain:
+        """The chain of a model with its row, whose coordinates are those of the set."""
+
+    def parameters_at(self, model: Model, values: Floats) -> Floats:
+        """Parameters of the model where the coordinates have such values."""
+
+
+@runtime_checkable
+class Embedded(Protocol):
+    """A set as worst-case methods see it: as moves of the parameters of a dense chain."""
+
+    @property
+    def shifts(self) -> Any:
+        """The set itself."""
+
+    @property
+    def base(self) -> Parameters:
+        """What moves in it, as it is."""
+
+    @property
+    def chain(self) -> DenseChain:
+        """The network, and where in it what moves stands."""
+
+
+@runtime_checkable
 class OnPoints(Protocol):
     """A set whose models read the rows in the user's units, each with a preprocessing of its own."""
 
@@ -259,8 +288,11 @@ class OnPoints(Protocol):
 class Bounded(Protocol):
     """A set with a worst case: something can be said about every one of its shifts."""
 
-    def geometry(self, parameters: Parameters) -> Geometry:
-        """The set around the parameters, per unit of delta: what worst-case methods search and bound."""
+    def geometry(self, parameters: Parameters) -> Geometry | None:
+        """The set around the parameters, per unit of delta: what worst-case methods search and bound.
+
+        None if it has no worst case after all.
+        """
 
 
 @runtime_checkable
@@ -427,6 +459,7 @@ KINDS = Kinds(
         for kind in ("linf", "lp", "sparse", "gaussian", "ellipsoid")
     }
     | {"observed": "apas.shifts.observed.ListedModels", "noise": "apas.shifts.noise.InputNoise"}
+    | {"joint": "apas.shifts.joint.JointShifts"}
     | dict.fromkeys(("removed", "relabelled", "added", "replaced"), "apas.shifts.data_change.ChangedTable")
 )
 

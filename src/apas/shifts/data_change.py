@@ -7,10 +7,13 @@ it: of a linear model the encoded columns themselves, of a network what its hidd
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
+import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
@@ -25,123 +28,13 @@ from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Arithmetic, Dense, FromEstimator, Model, Parameters, class_indices, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate, scores
 from apas.shifts.base import ShiftWords
+from apas.shifts.fit_problem import FitProblem, WhitenedFit, last_layer_rows
 from apas.shifts.retraining import check_labels, data_digest
 
 CHANGES = ("removed", "relabelled", "added", "replaced")
 #: Scikit-learn's classifiers whose refits are spoken of: their loss.
 CLASSIFIERS = {"LogisticRegression": "logistic", "RidgeClassifier": "squared"}
-#: Newton's method ends below this norm of the gradient, about, or when it gets no smaller.
-SMALL_GRADIENT, STEPS = 1e-12, 60
-
-
-@dataclass(frozen=True, eq=False)
-class FitProblem:
-    """What is minimised: ``|w|^2 / 2 + sum_i c_i loss(z_i @ theta, y_i)`` with ``theta = (w, intercept)``.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n, features + 1)
-        Rows as they enter the last layer, with a 1 behind them.
-    y : ndarray of shape (n,)
-        0 or 1; -1 or 1 for the squared loss ``(m - y)^2 / 2``.
-    weights : ndarray of shape (n,)
-        The c_i: C times the weights of the row and of its class.
-    turned : ndarray of shape (n,)
-        The c_i of the same rows with the other label.
-    logistic : bool
-    """
-
-    Z: Floats
-    y: Floats
-    weights: Floats
-    turned: Floats
-    logistic: bool
-
-    @property
-    def other(self) -> Floats:
-        """The other label of each row."""
-        return 1.0 - self.y if self.logistic else -self.y
-
-    @cached_property
-    def penalised(self) -> Floats:
-        """1 for each weight, 0 for the intercept."""
-        return np.append(np.ones(self.Z.shape[1] - 1), 0.0)
-
-    def residuals(self, m: Floats) -> Floats:
-        """Derivatives of the losses at scores; small ones as exact as large ones."""
-        if not self.logistic:
-            return m - self.y
-        sign = 1.0 - 2.0 * self.y
-        return sign * expit(sign * m)
-
-    def gradient(self, theta: Floats) -> Floats:
-        """Gradient of what is minimised."""
-        return np.asarray(self.Z.T @ (self.weights * self.residuals(self.Z @ theta)) + self.penalised * theta)
-
-    def curvatures(self, m: Floats) -> Floats:
-        """Second derivatives of the losses at scores, weighted."""
-        return np.asarray(self.weights * (slope(m) if self.logistic else 1.0))
-
-    def hessian(self, theta: Floats) -> Floats:
-        """Hessian of what is minimised."""
-        return np.asarray((self.Z.T * self.curvatures(self.Z @ theta)) @ self.Z + np.diag(self.penalised))
-
-    def value(self, theta: Floats) -> float:
-        """What is minimised."""
-        m = self.Z @ theta
-        losses = np.logaddexp(0.0, m) - self.y * m if self.logistic else 0.5 * (m - self.y) ** 2
-        return float(0.5 * (self.penalised * theta) @ theta + self.weights @ losses)
-
-    def minimiser(self, start: Floats | None = None, enough: float = SMALL_GRADIENT) -> Floats:
-        """About the minimiser, by Newton's method; how exact it is, who uses it must measure."""
-        theta, least = np.zeros(self.Z.shape[1]) if start is None else start, math.inf
-        for _ in range(STEPS):
-            gradient = self.gradient(theta)
-            step = np.linalg.lstsq(self.hessian(theta), gradient, rcond=None)[0]
-            decrement, length = math.sqrt(max(0.0, float(gradient @ step))), 1.0
-            if decrement > 0.5 * least and decrement < 1e-7:  # as small as floats allow
-                break
-            least = decrement
-            if decrement > 0.1:  # far away a full step may lead farther
-                value = self.value(theta)
-                while self.value(theta - length * step) > value - 0.1 * length * decrement**2 and length > 1e-6:
-                    length *= 0.5
-            theta = theta - length * step
-            if decrement < 0.1 and decrement**2 <= enough:  # about what it is after such a step
-                break
-        return np.asarray(theta)
-
-    def without(self, rows: Indices) -> FitProblem:
-        """The problem on the data without some rows."""
-        weights = self.weights.copy()
-        weights[rows] = 0.0  # a loss that does not count is as good as none
-        return replace(self, weights=weights)
-
-    def relabelled(self, rows: Indices) -> FitProblem:
-        """The problem on the data with the other label of some rows."""
-        y, weights = self.y.copy(), self.weights.copy()
-        y[rows], weights[rows] = self.other[rows], self.turned[rows]
-        return replace(self, y=y, weights=weights)
-
-    def with_copies(self, row: Floats, label: float, weight: float, count: int) -> FitProblem:
-        """The problem on the data with so many copies of one row more: one of so many times the weight."""
-        parts = (self.Z, row[None]), (self.y, [label]), (self.weights, [count * weight]), (self.turned, [0.0])
-        Z, y, weights, turned = (np.concatenate(part) for part in parts)
-        return FitProblem(Z, y, weights, turned, self.logistic)
-
-
-def expit(m: Floats) -> Floats:
-    """The logistic function with a small relative error on both sides."""
-    tail = np.exp(-np.abs(m))
-    return np.asarray(np.where(m >= 0, 1.0, tail) / (1.0 + tail))
-
-
-def slope(m: Floats) -> Floats:
-    """The derivative of the logistic function."""
-    tail = np.exp(-np.abs(m))
-    return np.asarray(tail / (1.0 + tail) ** 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,9 +88,8 @@ class ChangedTable(EqualByContent):
     @classmethod
     def from_dict(cls, about: Fields) -> AbsentTable:
         """What a file holds of the set."""
-        about.only(
-            "kind", "loss", "C", "tolerance", "class_weight", "rows", "table", "low", "high", "categories", "weight"
-        )
+        settings = "kind loss C tolerance class_weight rows table low high categories weight"
+        about.only(*settings.split())
         about.choice("loss", "logistic", "squared")
         for name in ("C", "tolerance", "weight"):
             about.number(name, above=0)
@@ -233,17 +125,28 @@ class LastLayer:
     table: Floats
     kept: dict[str, Any] = field(default_factory=dict)
 
-    def rows(self, X: Floats) -> Floats:
-        """Rows in model units as they enter the last layer, with a 1 behind them."""
-        return last_layer_rows(self.network, X)
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the table."""
+        return hashlib.sha256(np.ascontiguousarray(self.table).astype("<f8").tobytes()).hexdigest()
+
+    @cached_property
+    def whitened(self) -> WhitenedFit:
+        """The problem with its Hessian; `Unsupported` if that is singular in floats."""
+        with regular_tables():
+            return WhitenedFit(self.problem)
 
 
-def last_layer_rows(network: FeedForward, X: Floats) -> Floats:
-    """Rows in model units as they enter the last layer of a network, with a 1 behind them."""
-    names = network.activations
-    if names:
-        X = activate(names[-1], scores(network.weights[:-1], network.biases[:-1], names[:-1], X))
-    return np.column_stack([X, np.ones(len(X))])
+@contextmanager
+def regular_tables() -> Iterator[None]:
+    """Say in a sentence that a table is too ill-conditioned."""
+    try:
+        yield
+    except np.linalg.LinAlgError:
+        raise Unsupported(
+            "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop columns "
+            "that depend on others, or lower `C`."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -357,6 +260,7 @@ class DataChange(ChangedTable):
                 "`class_weight` of DataChange must map labels to weights that stay as they are, got "
                 f"{self.class_weight!r}; weights that are computed from the table change with it, which is not covered."
             )
+        _numbers(list((self.class_weight or {}).values()), "class_weight")
         rows = len(self.X) if hasattr(self.X, "__len__") else 0
         check_labels(self.y, rows, owner="DataChange")
         if rows < 2:
@@ -366,8 +270,13 @@ class DataChange(ChangedTable):
         object.__setattr__(self, "sample_weight", _weights(self.sample_weight, rows))
         for name in ("low", "high"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, np.array(getattr(self, name), dtype=np.float64))
-        object.__setattr__(self, "categories", tuple(tuple(map(int, group)) for group in self.categories))
+                object.__setattr__(self, name, _numbers(getattr(self, name), name))
+        try:
+            groups = tuple(tuple(map(operator.index, group)) for group in self.categories)
+        except TypeError:
+            told = f"must list numbers of columns for each category, such as [[0, 1], [2, 3]], got {self.categories!r}"
+            raise InputError(f"`categories` of DataChange {told}.") from None
+        object.__setattr__(self, "categories", groups)
 
     @cached_property
     def _content(self) -> dict[str, Any]:
@@ -419,6 +328,11 @@ class DataChange(ChangedTable):
         told |= {"penalty": "l2", "l1_ratio": 0.0, "positive": False, "multi_class": "auto"}
         own |= {key: given[key] for key in ("penalty", "positive") if given.get(key, "deprecated") != "deprecated"}
         own |= {"l1_ratio": given["l1_ratio"]} if given.get("l1_ratio") else {}
+        if given.get("solver") == "liblinear":
+            raise Unsupported(
+                "DataChange speaks of refits whose intercept is not penalised, got a LogisticRegression by liblinear, "
+                'which penalises it; use solver="newton-cholesky".'
+            )
         for key, value in own.items():
             near = key == "C" and math.isclose(value, self.C, rel_tol=1e-12)
             if value != told[key] and not near:
@@ -463,9 +377,8 @@ class DataChange(ChangedTable):
 
         What the library's solver left: of a refit it must not exceed `tolerance`.
         """
-        if X is None:
-            return self.refit_report(model, model, self.X, self.y, self.sample_weight).gradient
-        return self.refit_report(model, model, X, y, sample_weight).gradient
+        table = (self.X, self.y, self.sample_weight) if X is None else (X, y, sample_weight)
+        return self.refit_report(model, model, *table).gradient
 
     def refit_report(self, base: Any, new: Any, X: Any, y: Any, sample_weight: Any = None) -> RefitReport:
         """Measure a real refit `new` of the model `base` on a table: how it changed, and how large the gradient is."""
@@ -474,19 +387,11 @@ class DataChange(ChangedTable):
         network = successor.as_feedforward() if offers(successor, Dense) else None
         if network is None or network.parameters.shapes != layer.network.parameters.shapes:
             return RefitReport(None, math.inf, self.tolerance, "the new model has another architecture")
-        cut, width = -layer.problem.Z.shape[1], layer.problem.Z.shape[1]
-        hidden = [net.parameters.values[:cut] for net in (network, layer.network)]
-        now = self._behind(old, layer.network, X, y, _weights(sample_weight, len(X)))
-        theta = network.parameters.values[cut:]
-        centre = layer.kept.setdefault("centre", layer.problem.minimiser())
-        half = np.linalg.cholesky(layer.problem.hessian(centre))
-        whitening, problem = np.linalg.inv(half), now.problem
-        norm = float(np.linalg.norm(whitening @ problem.gradient(theta))) * (1 + 1e-6)
-        # what rounding can hide: the sums of the gradient and of the product, n + 10 terms each at most
-        sums = np.abs(problem.Z).T @ (problem.weights * (np.abs(problem.residuals(problem.Z @ theta)) + 1e-9))
-        norm += (len(problem.Z) + 10) * 2.0**-51 * float(np.linalg.norm(np.abs(whitening) @ (sums + np.abs(theta))))
-        changes, why = self._count(layer, now.table, now.problem.Z[:, : width - 1])
-        why = why if np.array_equal(hidden[0], hidden[1]) else "the hidden layers have changed"
+        cut, now = -layer.problem.Z.shape[1], self._behind(old, layer.network, X, y, _weights(sample_weight, len(X)))
+        (hidden, theta), (before, _) = (np.split(n.parameters.values, [cut]) for n in (network, layer.network))
+        norm = layer.whitened.dual_norm(now.problem, theta)
+        changes, why = self._count(layer, now.table, now.problem.Z[:, :-1])
+        why = why if np.array_equal(hidden, before) else "the hidden layers have changed"
         return RefitReport(changes, norm, self.tolerance, why)
 
     def _count(self, layer: LastLayer, table: Floats, rows: Floats) -> tuple[int | None, str]:
@@ -503,7 +408,8 @@ class DataChange(ChangedTable):
             partner = dict(zip(map(bytes, layer.table), map(bytes, other), strict=True))
             turned = Counter({partner[row]: count for row, count in (before - after).items()})
             return (gone, "") if turned == after - before else (None, "rows changed in more than their labels")
-        fresh = np.array([bytes(row) not in before for row in np.ascontiguousarray(table)], dtype=bool)
+        more = after - before  # copies of rows of the table are added rows like others
+        fresh = np.array([bytes(row) in more for row in np.ascontiguousarray(table)], dtype=bool)
         inside = layer.added.contain(rows[fresh]) & (table[fresh, -2] <= layer.added.weight)
         if self.kind in ("added", "replaced") and not inside.all():
             return None, f"{int((~inside).sum())} added rows lie outside of the ranges, or weigh more than is granted"
@@ -551,8 +457,18 @@ def _weights(given: Any, rows: int) -> Floats | None:
     """Sample weights as positive numbers."""
     if given is None:
         return None
-    weights = np.array(given, dtype=np.float64)
+    weights = _numbers(given, "sample_weight")
     if weights.shape != (rows,) or not (np.isfinite(weights) & (weights > 0)).all():
-        raise InputError(f"`sample_weight` of DataChange must hold a positive number for each of {rows} rows.")
+        got = f"{weights.min(initial=np.inf):g} among {weights.size}"
+        told = f"a positive number for each of {rows} rows, got {got}; drop rows that count for nothing"
+        raise InputError(f"`sample_weight` of DataChange must hold {told}.")
     weights.flags.writeable = False
     return weights
+
+
+def _numbers(given: Any, name: str) -> Floats:
+    """An argument as an array of floats."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`{name}` of DataChange must hold numbers, got {given!r}.") from None

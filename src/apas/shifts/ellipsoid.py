@@ -17,8 +17,8 @@ from apas._validation import check_number
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import ABSENT, Dense, Model, Parameters, offers
-from apas.models.forward import activate
 from apas.shifts.base import Ellipsoid, ShiftWords, magnitudes
+from apas.shifts.fit_problem import last_layer_rows, slope
 from apas.shifts.selection import ALL_KINDS, check_layers, moving, placed, read_names, read_numbers, selected
 
 #: How far a covariance may be from symmetric, relative to its largest entry.
@@ -105,16 +105,12 @@ class EllipsoidShifts(EqualByContent):
             raise InputError(f"`penalty` of EllipsoidShifts.laplace {told}; pass its ridge penalty, or 0.")
         weight = 1 / final.C if penalty is None else check_number(penalty, "penalty", "laplace", least=0)
         network, rows = net.as_feedforward(), encoded_rows(net, X)[1]
-        for w, b, name in zip(network.weights[:-1], network.biases[:-1], network.activations, strict=True):
-            rows = activate(name, rows @ w + b)
-        scores = rows @ network.weights[-1][:, 0] + network.biases[-1][0]
-        there = net.parameters.kinds[-1] != ABSENT
-        inputs = np.column_stack([rows, np.ones(len(rows))]) if there else rows
-        ridge = np.diag(np.append(np.full(rows.shape[1], weight), [0.0] if there else []))
-        # p (1 - p) of a sigmoid, in a form that does not overflow
-        curvature = (
-            inputs.T @ (inputs * (np.exp(-np.abs(scores)) / (1 + np.exp(-np.abs(scores))) ** 2)[:, None]) + ridge
-        )
+        inputs = last_layer_rows(network, rows)
+        scores = inputs @ np.append(network.weights[-1][:, 0], network.biases[-1][0])
+        inputs = inputs if net.parameters.kinds[-1] != ABSENT else inputs[:, :-1]
+        ridge = np.full(inputs.shape[1], weight)
+        ridge[len(network.weights[-1]) :] = 0.0  # the intercept is not penalised
+        curvature = (inputs.T * slope(scores)) @ inputs + np.diag(ridge)
         try:
             return cls(np.linalg.inv(curvature), layers=[net.parameters.layer_names[-1]], distribution=distribution)
         except (np.linalg.LinAlgError, InputError):

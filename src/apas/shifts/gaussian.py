@@ -27,15 +27,8 @@ class GaussianShifts(ScaledShifts):
     relative : bool, default False
         Let the standard deviation of each parameter be ``delta`` times its own magnitude. A parameter that is 0 then
         never moves, unless `floor` is set.
-    kinds : tuple of str, default ("weight", "bias")
-        Which kinds of parameters move.
-    layers : sequence of str or int, optional
-        Which layers move, by name or index; all unless given.
-    scale : mapping, sequence of array_like or array_like, optional
-        A factor per layer (``{name or index: factor}``, other layers keep 1), or factors per parameter (one array
-        per tensor, or one vector of all). 0 means that the parameter does not move.
-    floor : float, default 0.0
-        With `relative`: the least magnitude a parameter is taken to have.
+    kinds, layers, scale, floor : optional
+        Which parameters move, and in what proportion: as for `LinfShifts`.
 
     Examples
     --------

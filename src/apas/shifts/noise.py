@@ -14,14 +14,17 @@ from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Dense, Model, Named, Parameters, Raw, ReadsCells, Scaled, offers
+from apas.models.dense_chain import DenseChain
 from apas.models.predictor import is_coded
-from apas.shifts.base import ShiftWords, magnitudes
+from apas.shifts.base import Box, ShiftWords, magnitudes
 from apas.shifts.selection import placed, read_factors, read_names, read_numbers, scalar
 
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
 #: What the features are called behind a preprocessing, where a step of 1 is not one in the user's units.
 ENCODED = "encoded input"
+#: What they are called where there is none.
+PLAIN = "input"
 #: A reach that is a whole number of steps but for rounding counts as one: 0.3 is three steps of 0.1.
 NEARLY = 1 + 1e-12
 
@@ -47,8 +50,9 @@ class InputNoise(EqualByContent):
 
     Notes
     -----
-    What moves is a row, so claims say nothing about changes of the model. `Sampling` is the only method. A feature in
-    whole steps of which none is within reach stays where it is.
+    What moves is a row, so claims say nothing about changes of the model; `JointShifts` moves both. All methods know
+    it for dense networks; where features move in whole steps, and for other models, `Sampling` does. A feature in whole
+    steps of which none is within reach stays where it is.
 
     Examples
     --------
@@ -89,7 +93,7 @@ class InputNoise(EqualByContent):
         elif offers(model, Named) and not encodes:
             names = model.feature_names
         named = [f"feature {j}" for j in range(count)] if names is None else list(names)
-        kinds, layers = ["weight"] * count, [ENCODED if encodes else "input"] * count
+        kinds, layers = ["weight"] * count, [ENCODED if encodes else PLAIN] * count
         return Parameters.from_arrays([0.0] * count, names=named, kinds=kinds, layers=layers)
 
     def radii(self, parameters: Parameters) -> Floats:
@@ -109,6 +113,18 @@ class InputNoise(EqualByContent):
         if not radii.any():
             raise InputError("`shifts` must move at least one feature, but InputNoise moves none; choose other ones.")
         return radii
+
+    def geometry(self, parameters: Parameters) -> Box | None:
+        """The box of the features; None where some move in whole steps, which fill no box."""
+        return None if self.steps(parameters).any() else Box(self.radii(parameters))
+
+    def embed(self, chain: DenseChain) -> DenseChain:
+        """The model behind a row that moves, and nothing else does."""
+        return chain.with_moving_row(0, alone=True)
+
+    def parameters_at(self, model: Model, values: Floats) -> Floats:
+        """Those of the model, which does not move."""
+        return np.asarray(model.parameters.values)
 
     def steps(self, parameters: Parameters) -> Floats:
         """How large a step of each feature is, 0 where it moves freely, shape (features,)."""
@@ -178,7 +194,7 @@ class InputNoise(EqualByContent):
 
     def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:
         """Those of the model, which does not move."""
-        return np.asarray(model.parameters.values)
+        return self.parameters_at(model, direction)
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether `other` has the parameters of `base`: no change of the model is spoken of."""

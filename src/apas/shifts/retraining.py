@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from apas._parallel import in_parallel, workers
+from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
 from apas._typing import Integers
 from apas._validation import check_flag, check_integer, check_jobs
@@ -293,8 +293,13 @@ class RefitSeries:
             return self.kept.read(i)
         if i not in self._ahead:
             numbers = range(i, i + workers(self.jobs))
-            batch = in_parallel(self.recipe.train, ((j,) for j in numbers), self.jobs)
-            for j, (model, warned) in zip(numbers, batch, strict=True):
+            batch = in_parallel(self.recipe.attempt, ((j,) for j in numbers), self.jobs)
+            for j, trained in zip(numbers, batch, strict=True):
+                if isinstance(trained, InputError):
+                    if j == i:
+                        raise trained
+                    break  # of a model that may never be asked for: if it is, it fails once more
+                model, warned = trained
                 self._ahead[j] = _read({j: model}, self.recipe.options)[0]
                 if self.kept is not None:
                     self.kept.keep(j, self._ahead[j])
@@ -395,14 +400,12 @@ class _Recipe:
 
     def train(self, i: int) -> tuple[Any, _Caught]:
         """The model, and what its training warned about."""
-        from threadpoolctl import threadpool_limits
-
         X, y = self.X, self.y
         if not self.sample.is_whole:
             rows = self.sample.draw(self.entropy, i)
             X, y = take_rows(X, rows), take_rows(y, rows)
         # more threads add up in another order, and workers have fewer of them
-        with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
+        with one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 model = self._fit(X, y, i)
@@ -415,6 +418,13 @@ class _Recipe:
                     "the training, or pass data on which it works."
                 ) from error
         return model, [(w.category, str(w.message)) for w in caught]
+
+    def attempt(self, i: int) -> tuple[Any, _Caught] | InputError:
+        """The same, or why there is no such model: joblib would raise that before it gives those in front of it."""
+        try:
+            return self.train(i)
+        except InputError as error:
+            return error
 
     def _fit(self, X: Any, y: Any, i: int) -> Any:
         seeds = Stream(self.entropy, "retrain/seeds")

@@ -116,6 +116,7 @@ class ScaledShifts(EqualByContent):
         number = isinstance(floor, int | float | np.number) and not isinstance(floor, bool)
         if not number or not 0.0 <= floor < np.inf or (floor and not self.relative):
             raise InputError(f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {floor!r}.")
+        own["floor"] = float(floor) + 0.0  # one spelling of each number, as sets are hashed: not 1, and not -0.0
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
     def _plain(self, parameters: Parameters) -> bool:

@@ -71,6 +71,17 @@ def as_count(name: str, value: SupportsIndex, least: int, advice: str) -> int:
     return number
 
 
+def as_counts(
+    draws: SupportsIndex, failures: SupportsIndex, names: tuple[str, str, str] = ("draws", "failures", "failed")
+) -> tuple[int, int]:
+    """Read how many draws there were, and how many of them failed."""
+    n = as_count(names[0], draws, 0, f"give the number of independent {names[0]} that were counted")
+    k = as_count(names[1], failures, 0, f"give how many of the {names[0]} {names[2]}")
+    if k > n:
+        raise InputError(f"{names[1]} must be at most {names[0]}, got {k} of {n}; check that they are not swapped")
+    return n, k
+
+
 def as_confidence(confidence: Number) -> Fraction:
     """Read a confidence; 1.0 gets its own advice because 1 - 1e-17 already rounds to it."""
     advice = "give a confidence such as 0.999"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import SupportsIndex
 
 from apas.errors import InputError
-from apas.stats.binomial import Number, as_confidence, as_count
+from apas.stats.binomial import Number, as_confidence, as_counts
 
 
 def coverage_lower(
@@ -68,14 +68,8 @@ def coverage_upper(
 
     Parameters
     ----------
-    draws : int
-        Independent draws that were counted.
-    failures : int
-        How many of them failed.
-    confidence : float, Fraction or Decimal
-        Of this bound alone, strictly between 0 and 1.
-    stopped : bool, default False
-        As in `coverage_lower`. The bound is the same number either way, because "the r-th failure came by
+    draws, failures, confidence, stopped
+        As in `coverage_lower`. The bound is the same number for a run that stopped, because "the r-th failure came by
         draw n" and "n draws hold at least r failures" are one event.
 
     Returns
@@ -125,19 +119,13 @@ def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confiden
     >>> round(low, 5), high
     (0.9945, 1.0)
     """
-    n = as_count("trials", trials, 0, "give the number of independent trials")
-    k = as_count("successes", successes, 0, "give how many of the trials succeeded")
-    if k > n:
-        raise InputError(f"successes must be at most trials, got {k} of {n}; check that they are not swapped")
+    n, k = as_counts(trials, successes, ("trials", "successes", "succeeded"))
     half = _risk(confidence) / 2
     return _lower(k, n, half), _upper(k, n, half)
 
 
 def _counts(draws: SupportsIndex, failures: SupportsIndex, stopped: bool) -> tuple[int, int]:
-    n = as_count("draws", draws, 0, "give the number of independent draws that were counted")
-    k = as_count("failures", failures, 0, "give how many of the draws failed")
-    if k > n:
-        raise InputError(f"failures must be at most draws, got {k} of {n}; check that they are not swapped")
+    n, k = as_counts(draws, failures)
     if stopped and k == 0:
         raise InputError(
             "failures must be at least 1 with stopped=True, got 0; a run that stopped at a failure has one, "

@@ -26,8 +26,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from apas.errors import InputError
-from apas.stats.binomial import Number, as_confidence, as_count, as_probability, precision
+from apas.stats.binomial import Number, as_confidence, as_count, as_counts, as_probability, precision
 
 #: Name of the test with the mixtures below, as evidence has it.
 ANYTIME = "anytime/1"
@@ -141,6 +140,10 @@ class Boundary:
         """The smallest number of failures that refutes after so many draws; one more than the draws if none does."""
         return bisect_left(range(draws + 1), True, key=lambda k: self.refute.crosses(draws, k))
 
+    def gives_up(self, draws: int, count: int, clear: int) -> bool:
+        """Whether so many failures are in doubt that a row is left open for good: F falls with the draws, so at one."""
+        return count - clear >= MOST_DOUBTFUL and self.refute.crosses(draws, count)
+
     def decide(
         self, failing: Iterable[tuple[int, bool]], cap: int, before: tuple[int, int] = (0, 0)
     ) -> tuple[str, int, int]:
@@ -156,7 +159,7 @@ class Boundary:
             count, clear, taken = count + 1, clear + bool(sure), taken + 1
             if sure and self.refute.crosses(at + 1, clear):
                 return "REFUTED", at + 1, taken
-            if count - clear >= MOST_DOUBTFUL and self.refute.crosses(at + 1, count):
+            if self.gives_up(at + 1, count, clear):
                 return "UNKNOWN", at + 1, taken
         certified = self.certify.crosses(cap, count)  # E rises with the draws: then it did so at N_k of them
         return ("CERTIFIED", self.needed(count), taken) if certified else ("UNKNOWN", cap, taken)
@@ -264,8 +267,7 @@ def anytime_coverage_lower(draws: SupportsIndex, failures: SupportsIndex, *, con
     >>> round(anytime_coverage_lower(1572, 0, confidence=0.999), 6)
     0.995003
     """
-    n, k, risk = *_counts(draws, failures), 1 - as_confidence(confidence)
-    share = _limiting_share(_CERTIFY, n, k, risk)
+    share = _limiting_share(_CERTIFY, draws, failures, confidence)
     return float(np.nextafter(1.0 - share, 0.0)) if share < 1 else 0.0  # below, however the difference was rounded
 
 
@@ -274,41 +276,30 @@ def anytime_coverage_upper(draws: SupportsIndex, failures: SupportsIndex, *, con
 
     Parameters
     ----------
-    draws, failures : int
-        Draws that were counted so far, and how many of them failed.
-    confidence : float, Fraction or Decimal
-        Of all the bounds of a run together, strictly between 0 and 1.
+    draws, failures, confidence
+        As in `anytime_coverage_lower`.
 
     Returns
     -------
     float
-        The bound: with probability `confidence` it is at least the true share after every one of the draws; 1 where
-        nothing is known.
+        At least the true share after every one of the draws, with that probability; 1 where nothing is known.
 
     Examples
     --------
     >>> round(anytime_coverage_upper(12, 4, confidence=0.95), 4)
     0.9496
     """
-    n, k, risk = *_counts(draws, failures), 1 - as_confidence(confidence)
-    share = _limiting_share(_REFUTE, n, k, risk)
+    share = _limiting_share(_REFUTE, draws, failures, confidence)
     return float(np.nextafter(1.0 - share, 1.0)) if share > 0 else 1.0
 
 
-def _counts(draws: SupportsIndex, failures: SupportsIndex) -> tuple[int, int]:
-    n = as_count("draws", draws, 0, "give the number of draws that were counted")
-    k = as_count("failures", failures, 0, "give how many of the draws failed")
-    if k > n:
-        raise InputError(f"failures must be at most draws, got {k} of {n}; check that they are not swapped")
-    return n, k
-
-
-def _limiting_share(mixture: dict[Fraction, Fraction], n: int, k: int, risk: Fraction) -> float:
-    """Return the failing share at which a mixture reaches 1 / risk, rounded to the side on which the claim is weaker.
-
-    E rises with the share, so that the shares above are excluded: the bound is rounded up. F falls with it, the shares
-    below are excluded: it is rounded down.
-    """
+def _limiting_share(
+    mixture: dict[Fraction, Fraction], draws: SupportsIndex, failures: SupportsIndex, confidence: Number
+) -> float:
+    """Return the failing share at which a mixture reaches 1 / risk, rounded to where the claim is weaker."""
+    # E rises with the share, so that the shares above are excluded: the bound is rounded up. F falls with it, the
+    # shares below are excluded: it is rounded down.
+    (n, k), risk = as_counts(draws, failures), 1 - as_confidence(confidence)
     prior, rises = tuple(mixture.items()), Fraction(0) in mixture
     low, high = 0.0, 1.0
     while True:

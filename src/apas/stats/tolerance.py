@@ -87,12 +87,8 @@ def allowed_failures(
     ----------
     n_samples : int
         Number of independent draws, fixed before drawing.
-    coverage : float, Fraction or Decimal
-        Share of the set that must be valid, strictly between 0 and 1.
-    confidence : float, Fraction or Decimal, optional
-        Strictly between 0 and 1. Give either this or `log_risk`.
-    log_risk : float, Fraction or Decimal, optional
-        Natural logarithm of ``1 - confidence``.
+    coverage, confidence, log_risk
+        As in `sample_size`.
 
     Returns
     -------
@@ -127,14 +123,8 @@ def refuting_failures(
 
     Parameters
     ----------
-    n_samples : int
-        Number of independent draws, fixed before drawing.
-    coverage : float, Fraction or Decimal
-        Share of the set that was claimed to be valid, strictly between 0 and 1.
-    confidence : float, Fraction or Decimal, optional
-        Strictly between 0 and 1. Give either this or `log_risk`.
-    log_risk : float, Fraction or Decimal, optional
-        Natural logarithm of ``1 - confidence``.
+    n_samples, coverage, confidence, log_risk
+        As in `allowed_failures`.
 
     Returns
     -------

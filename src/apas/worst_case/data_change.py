@@ -1,13 +1,7 @@
 """The least score of a row over every refit on changed data: a ball that holds all refits, and a bound within it.
 
-The theorem and its proof are in docs/mathematics.md. Everything is computed in coordinates in which the Hessian is
-nearly the identity: with a triangular matrix W of floats, `zt_i` = W z_i, the norm of a change D of the parameters is
-that of W^-T D, and that of a gradient g is that of W g. W is what it is, not the inverse of anything: it needs no
-residual, and how far W H W' is from the identity is proved once (`gap`).
-
-Every number is rounded to the side on which the statement stays true: sums by gamma_n = n u / (1 - n u) times their
-absolute terms, in whatever order they are added; eigenvalues by a Cholesky factorisation that succeeds with Rump's
-allowance; the exponential function by `RELATIVE`, which is 500 times what libraries grant it.
+The theorem and its proof are in docs/mathematics.md. Everything is computed in the coordinates of `WhitenedFit`, and
+every number is rounded to the side on which the statement stays true.
 """
 
 from __future__ import annotations
@@ -16,15 +10,14 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from apas._typing import Floats, Indices
-from apas.shifts.data_change import AddedRows, FitProblem, expit, slope
+from apas.shifts.data_change import AddedRows
+from apas.shifts.fit_problem import RELATIVE, UNIT, FitProblem, WhitenedFit, expit, gamma, least_eigenvalue, slope
 
-UNIT = 2.0**-53
-#: Relative error of an expression of a few exponential functions.
-RELATIVE = 2.0**-44
 #: Radii that are tried, times the median row's norm, how many, and how often the gaps between them are halved at most.
 NEAREST, FARTHEST, COUNT, HALVINGS, WORK = 0.024, 12.0, 96, 4, 3e9
 #: Where thresholds lie among the sorted costs of rows, in units of k, and which part of the k rows is taken out of the
@@ -34,31 +27,6 @@ THRESHOLDS, SPARED = (1, 2, 4, 8, 16, 32), (0.0, 0.25, 0.5, 1.0)
 STEEPEST, TOP = math.log(2.0 + math.sqrt(3.0)), (1 + 2.0**-50) / (6.0 * math.sqrt(3.0))
 #: Pieces into which an edge of the planar set of added rows is cut.
 PIECES = 32
-
-
-def gamma(terms: int) -> float:
-    """What rounding adds to a sum of so many products, as a part of the sum of their magnitudes."""
-    return terms * UNIT / (1 - terms * UNIT)
-
-
-def least_eigenvalue(matrix: Floats, error: float) -> float:
-    """A proved lower bound on the least eigenvalue of every symmetric matrix within `error` of a matrix of floats."""
-    size, diagonal = len(matrix), np.diag(matrix)
-    if not np.isfinite(matrix).all():
-        return -math.inf
-    guess = float(np.linalg.eigvalsh(matrix)[0])
-    # Rump (2006): a matrix is positive definite if Cholesky's factorisation succeeds after the diagonal was lowered by
-    # gamma_(n+1) / (1 - gamma_(n+1)) times the trace; twice as much covers the rounding of the lowered diagonal itself
-    allowance = 2 * gamma(size + 3) * float(np.abs(diagonal).sum() + size * abs(guess)) + 1e-280
-    for more in (1.0, 1e2, 1e4, 1e6, 1e8):
-        low = guess - more * allowance
-        lowered = matrix - (low + 2 * allowance) * np.eye(size)
-        try:
-            np.linalg.cholesky(lowered)
-        except np.linalg.LinAlgError:
-            continue
-        return low - error - 4 * UNIT * float(np.abs(diagonal).sum())  # the last for the sums that made the matrix
-    return -math.inf
 
 
 def secant(m: Floats, t: Floats) -> Floats:
@@ -71,13 +39,8 @@ def secant(m: Floats, t: Floats) -> Floats:
     return np.asarray(grown / (t * (1 + np.exp(-a)) * (1 + np.exp(-b))))
 
 
-@dataclass(frozen=True, eq=False)
-class Effects:
-    """What a radius allows to each row: how much its gradient can change either way, and how curved its loss is.
-
-    `up` and `down` bound the change of the coefficient of z_i in the gradient, in the two directions; `convex` and
-    `concave` the weighted second derivative of the residual.
-    """
+class Effects(NamedTuple):
+    """What a radius allows to each row: how z_i in the gradient can change, and how the loss bends."""
 
     up: Floats
     down: Floats
@@ -95,69 +58,21 @@ class RefitBall:
     spared: int = 0
 
 
-class RefitScores:
+class RefitScores(WhitenedFit):
     """Bounds on the score of rows over every refit after at most k changes of one kind.
 
-    Parameters
-    ----------
-    problem : FitProblem
-    kind : {"removed", "relabelled", "added", "replaced"}
-    tolerance : float
-        How large the gradient at a refit may be in the norm of the inverse Hessian at the minimiser.
-    added : AddedRows
+    `tolerance` is how large the gradient at a refit may be in the norm of the inverse Hessian at the minimiser.
     """
 
     def __init__(self, problem: FitProblem, kind: str, tolerance: float, added: AddedRows) -> None:
-        self.problem, self.kind, self.tolerance, self.added = problem, kind, tolerance, added
-        self.theta = problem.minimiser()
-        Z, width, size = problem.Z, problem.Z.shape[1], np.abs(problem.Z)
-        self.m = Z @ self.theta
-        #: How far scores may be from what they are in real arithmetic.
-        self.off = gamma(width) * (size @ np.abs(self.theta))
-        # p, 1 - p and p' change by a part of at most |t| when a score changes by t, as the derivatives of their
-        # logarithms lie in [-1, 1]
-        self.relative = RELATIVE + 2 * self.off
-        lower = np.linalg.cholesky(problem.hessian(self.theta))
-        self.W = np.tril(np.linalg.solve(lower, np.eye(width)))
-        if not np.isfinite(self.W).all() or not np.diag(self.W).all():
-            raise np.linalg.LinAlgError("the Hessian is singular")
-        self.zt = Z @ self.W.T
-        self.zt_off = gamma(width) * np.linalg.norm(size @ np.abs(self.W).T, axis=1) * (1 + 1e-12)
-        self.norms = (np.linalg.norm(self.zt, axis=1) + self.zt_off) * (1 + 1e-14)
-        whole = (self.W * problem.penalised) @ self.W.T, (np.abs(self.W) * problem.penalised) @ np.abs(self.W).T
-        self.ridge, self.ridge_off = 0.5 * (whole[0] + whole[0].T), 2 * gamma(width) * float(np.linalg.norm(whole[1]))
-        curved = problem.curvatures(self.m)
-        gram, error = self.gram(curved)
-        error += self.ridge_off + float((curved * self.norms**2) @ self.relative) * (1 + 1e-10)
-        low, high = least_eigenvalue(gram + self.ridge, error), -least_eigenvalue(-gram - self.ridge, error)
-        #: How far the whitened Hessian may be from the identity.
-        self.gap = max(1 - low, high - 1)
+        super().__init__(problem)
+        self.kind, self.tolerance, self.added = kind, tolerance, added
         #: Norm of the gradient at the centre, and what a refit may leave of its own.
-        self.start = (self.gradient_norm(problem, self.theta) + tolerance * math.sqrt(max(high, 1.0))) * (1 + 1e-14)
+        self.start = self.gradient_norm(problem, self.theta) + tolerance * math.sqrt(max(self.high, 1.0))
+        self.start *= 1 + 8 * UNIT
         self.reach = self._reach_of_added() if kind in ("added", "replaced") else 0.0
         self.effects = lru_cache(maxsize=64)(self._effects)
         self.balls = self._balls()
-
-    def gram(self, weights: Floats, rows: Indices | slice = slice(None)) -> tuple[Floats, float]:
-        """The sum of ``weights[i] zt_i zt_i'`` over some rows, and how far it may be off in the spectral norm."""
-        zt, norms = self.zt[rows], self.norms[rows]
-        gram, size = (zt.T * weights) @ zt, np.abs(weights) * norms
-        error = gamma(len(zt) + 3) * float(size @ norms) + 2.01 * float(size @ self.zt_off[rows])
-        return 0.5 * (gram + gram.T), error * (1 + 1e-10)
-
-    def gradient_norm(self, problem: FitProblem, theta: Floats) -> float:
-        """An upper bound on the norm of the gradient of a problem at parameters, in the coordinates of the centre."""
-        m, Z = problem.Z @ theta, np.abs(problem.Z)
-        residual = problem.residuals(m)
-        off = gamma(Z.shape[1]) * (Z @ np.abs(theta))
-        wrong = (np.abs(residual) if problem.logistic else np.abs(m) + 1.0) * (RELATIVE + 2 * off)
-        wrong = wrong if problem.logistic else off + RELATIVE * (np.abs(m) + 1.0)
-        sizes = problem.weights * (wrong + gamma(len(Z) + 4) * np.abs(residual))
-        error = (Z.T @ sizes) * (1 + 1e-9) + gamma(4) * np.abs(problem.penalised * theta)
-        gradient = problem.gradient(theta)
-        error += gamma(4) * np.abs(gradient)
-        error += gamma(len(self.W)) * np.abs(gradient)
-        return float(np.linalg.norm(self.W @ gradient) + np.linalg.norm(np.abs(self.W) @ error)) * (1 + 1e-12)
 
     def _widths(self, radius: float) -> Floats:
         """How far the score of each row can move within a radius, and the rounding of scores."""
@@ -243,10 +158,11 @@ class RefitScores:
     def _largest(self, radius: float, flat: Floats, matrix: Floats, error: float, curved: float) -> RefitBall:
         """The most changes whose refits lie within a radius, by a sum of the largest costs or a quadratic bound."""
         b, extra = self._costs(radius, flat), self._cost_of_added(radius)
-        room = (radius * curved - self.start) * (1 - 1e-13)
+        # rounding of a difference is a part of its terms
+        room = radius * curved - self.start - 4 * UNIT * (abs(radius * curved) + self.start)
         if self.kind == "added":
             return RefitBall(radius, _below(room / extra))
-        costs = b * self.norms * (1 + 1e-14)
+        costs = b * self.norms * (1 + 8 * UNIT)
         order = np.argsort(-costs, kind="stable")
         b, costs = b[order], costs[order]
         sums = costs.cumsum() * (1 + gamma(len(costs) + 2)) + extra * np.arange(1, len(costs) + 1) * (1 + 1e-13)
@@ -261,14 +177,15 @@ class RefitScores:
             quadratic = np.where(above < 2 * tau, (above - tau) / above**2, 1 / (4 * tau)) * (1 + 1e-14)
             for part in SPARED:
                 spared = round(part * seed)
-                whole = float((above[:spared] - tau).sum()) * (1 + 1e-12)
+                whole = float((above[:spared] - tau).sum()) * (1 + gamma(spared + 2))
                 if room - whole <= (best.changes + 1) * (tau + extra):  # what is taken off makes it no better
                     continue
                 taken, more = self.gram(quadratic[spared:] * b[spared : many * seed] ** 2, order[spared : many * seed])
                 least = least_eigenvalue(
                     radius * matrix - taken, radius * error + more + rounded + 4 * UNIT * float(np.linalg.norm(taken))
                 )
-                changes = min(_below((least - self.start - whole) * (1 - 1e-13) / (tau + extra)), len(costs))
+                left = least - self.start - whole - 8 * UNIT * (abs(least) + self.start + whole)
+                changes = min(_below(left / (tau + extra)), len(costs))
                 if changes > best.changes:
                     best = RefitBall(radius, changes, tau, spared)
         return best
@@ -279,7 +196,7 @@ class RefitScores:
         length, off = self._length(u, v)
         a = self.zt @ v
         a_off = (gamma(len(v)) * self.norms + self.zt_off) * length
-        score, score_off = float(u @ self.theta), gamma(len(u)) * float(np.abs(u) @ np.abs(self.theta))
+        score, score_off = float(u @ self.theta), gamma(len(u) + 1) * float(np.abs(u) @ np.abs(self.theta)) * self.wide
         bend = 0.0
         if self.problem.logistic:
             # what bends upwards helps; rounding of the effects is charged at the largest bend, 0.0963
@@ -287,9 +204,7 @@ class RefitScores:
             bent, error = self.gram(bends + (0.1 * a_off + 8 * UNIT * np.abs(a)) * self.problem.weights)
             bend = 0.5 * radius**2 * max(0.0, -least_eigenvalue(-bent, error))
         fixed = self.start * length + radius * (self.gap * length + off) + bend
-        falls = (
-            np.arange(1, ball.changes + 1) * self.worst_added(v, radius)[0] if self.reach else np.zeros(ball.changes)
-        )
+        falls = np.arange(1.0, ball.changes + 1) * (self.worst_added(v, radius)[0] if self.reach else 0.0)
         if self.kind != "added":
             harms = np.maximum((a + a_off) * effects.up, (a_off - a) * effects.down)
             top = -np.sort(-np.partition(harms, len(harms) - ball.changes)[len(harms) - ball.changes :])
@@ -299,8 +214,8 @@ class RefitScores:
 
     def _length(self, u: Floats, v: Floats) -> tuple[float, float]:
         """The norm of a whitened row, and how far off it may be."""
-        off = gamma(len(v)) * float(np.linalg.norm(np.abs(self.W) @ np.abs(u))) * (1 + 1e-12)
-        return (float(np.linalg.norm(v)) + off) * (1 + 1e-14), off
+        off = gamma(len(v)) * float(np.linalg.norm(np.abs(self.W) @ np.abs(u))) * self.wide
+        return (float(np.linalg.norm(v)) + off) * self.wide, off
 
     def largest(self, u: Floats, offset: float) -> tuple[int, float, RefitBall | None]:
         """The most changes after which every refit scores above `offset`, the bound then, and the ball of it."""
@@ -356,14 +271,14 @@ class RefitScores:
         # within a group a row takes one point; on a box the square is convex, so that it is largest at an end
         np.fill_diagonal(pairs, np.maximum.reduceat(np.diag(products), starts))
         sizes = np.linalg.norm(np.abs(points) @ np.abs(self.W).T, axis=1)
-        error = 8 * gamma(len(self.W) + 2) * float(np.maximum.reduceat(sizes, starts).sum()) ** 2
-        return math.sqrt(max(0.0, float(pairs.sum())) + error) * (1 + 1e-13)
+        error = gamma(8 * len(self.W) + 16 + pairs.size) * float(np.maximum.reduceat(sizes, starts).sum()) ** 2
+        return math.sqrt(max(0.0, float(pairs.sum())) + error) * self.wide
 
     def _farthest_score(self) -> float:
         """The largest magnitude of a score at the centre among rows that may be added."""
         points, starts = self.added.points
         scores = np.abs(points @ self.theta) + gamma(len(self.theta)) * (np.abs(points) @ np.abs(self.theta))
-        return float(np.maximum.reduceat(scores, starts).sum()) * (1 + 1e-12)
+        return float(np.maximum.reduceat(scores, starts).sum()) * self.wide
 
     def worst_added(self, v: Floats, radius: float) -> tuple[float, Floats, float, Floats]:
         """How much an added row can take from the score of a whitened row at most; about the worst one, and its label.
@@ -373,11 +288,9 @@ class RefitScores:
         points, _ = self.added.points
         white = points @ self.W.T
         scores, effects = points @ self.theta, white @ v
-        # rounding of both numbers of each point; rows are sums of one point per group
-        off = (
-            gamma(2 * len(v)) * (np.abs(points) @ np.abs(self.theta)),
-            gamma(2 * len(v)) * (np.abs(points) @ np.abs(self.W).T @ np.abs(v)),
-        )
+        # rounding of both numbers of each point, and of the sums along the polygon: rows are sums of one per group
+        error = gamma(8 * len(points) + 8)
+        off = error * (np.abs(points) @ np.abs(self.theta)), error * (np.abs(points) @ np.abs(self.W).T @ np.abs(v))
         wide = float(off[0].sum()), float(off[1].sum())
         found = []
         for sign in (1.0, -1.0):  # a row of class 0 takes where its effect is positive, one of class 1 where negative
@@ -448,8 +361,7 @@ class BreakingChange:
         fits = fits and (self.added is None or bool(bounds.added.contain(self.added[None, :-1])[0]))
         if not fits or not score < offset - off:
             return False
-        norm = bounds.gradient_norm(self.applied(bounds, count), self.theta)
-        return norm * (1 + bounds.gap) <= bounds.tolerance
+        return bounds.dual_norm(self.applied(bounds, count), self.theta) <= bounds.tolerance
 
 
 def breaking_change(bounds: RefitScores, u: Floats, offset: float, count: int) -> BreakingChange | None:
@@ -499,7 +411,7 @@ def least_breaking(
 def _influences(bounds: RefitScores, theta: Floats, u: Floats) -> Floats:
     """About how much each row's change alone adds to a score, after a refit: its gradient, divided by 1 - leverage."""
     problem, m = bounds.problem, bounds.problem.Z @ theta
-    a = problem.Z @ np.linalg.solve(problem.hessian(theta), u)
+    a = problem.Z @ np.linalg.lstsq(problem.hessian(theta), u, rcond=None)[0]
     own = problem.weights * problem.residuals(m)
     if bounds.kind == "relabelled":
         turned = problem.turned * replace(problem, y=problem.other).residuals(m)

@@ -17,7 +17,9 @@ from sklearn.linear_model import LogisticRegression
 
 import apas
 from apas import InputError, ObservedShifts, Sampling, Unsupported, Verdict
+from apas._random import Stream
 from apas.contracts.verify_evidence import Checked
+from apas.shifts.retraining import drawn_seeds
 from apas.stats import anytime_coverage_lower, anytime_sample_size
 
 NET, X = network(), rows(12)
@@ -102,6 +104,11 @@ def test_what_cannot_be_continued():
     given_up = ask(anytime(5000), **how)
     assert given_up[0].evidence.draws == 1000
     assert counts(given_up.continued(n_samples=9000)) == counts(given_up)
+    # also where that draw is the last one it might make: whoever goes on gets what one long run gives
+    for first in (999, 1000, 1001):
+        part = ask(anytime(first), **how)
+        assert ("it may be continued" in part[0].reason) == (first == 999)
+        assert part.continued(n_samples=5000) == given_up
 
 
 def test_all_of_a_list_counts_whatever_its_order():
@@ -337,6 +344,22 @@ def breaking(X, y, seed):
         raise KeyboardInterrupt
     seeds.write_text(seeds.read_text() + f"{seed}\n")
     return train(X, y, seed)
+
+
+def fails_after_73(X, y, seed):
+    if seed == drawn_seeds(Stream(0, "retrain/seeds"), 73, 1)[0]:
+        raise RuntimeError("no data")
+    return train(X, y, seed)
+
+
+def test_a_training_ahead_of_its_turn_fails_when_it_is_asked_for():
+    """Which models are trained at the same time depends on the workers; whether a row is certified does not."""
+    for jobs in (1, 2):
+        refits = ObservedShifts.from_process(fails_after_73, *TABLE, rng=0, n_jobs=jobs)
+        assert counts(refitted(refits, POINTS[:1])) == [("CERTIFIED", 73, 0)]
+        with pytest.raises(InputError, match="failed on model number 73: RuntimeError no data"):
+            refitted(refits, POINTS[2:])
+        assert len(refits) == 73
 
 
 def test_refits_that_were_interrupted_go_on(tmp_path, monkeypatch):

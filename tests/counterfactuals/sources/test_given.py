@@ -217,9 +217,10 @@ def test_a_point_of_another_class_is_repaired() -> None:
     assert 0 <= robust(first.point) < 0.6
 
 
-def test_whatever_slack_says_what_is_offered_is_allowed() -> None:
+@pytest.mark.parametrize("seeds", [21, pytest.param(60, marks=pytest.mark.validity)])
+def test_whatever_slack_says_what_is_offered_is_allowed(seeds: int) -> None:
     offered = 0
-    for seed in range(60):
+    for seed in range(seeds):
         rng = np.random.default_rng(seed)
         space = random_space(rng, int(rng.integers(2, 6)))
         net = random_network(rng, space.coding.n_columns, int(rng.choice([1, 3])))
@@ -243,7 +244,7 @@ def test_whatever_slack_says_what_is_offered_is_allowed() -> None:
                 assert search.is_valid(c.point)
                 assert search.is_different(c.point)
                 assert (c.point != row).any()
-    assert offered > 500
+    assert offered > 8 * seeds
 
 
 # --- what does not fit ---

@@ -77,10 +77,11 @@ def test_first_candidate_is_the_row_of_the_last_valid_price(surrogate: str) -> N
             assert first.point == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("seeds", [4, pytest.param(8, marks=pytest.mark.validity)])
 @pytest.mark.parametrize("surrogate", KINDS)
-def test_offers_on_random_spaces(surrogate: str) -> None:
+def test_offers_on_random_spaces(surrogate: str, seeds: int) -> None:
     offered = rows = 0
-    for seed in range(8):
+    for seed in range(seeds):
         rng = np.random.default_rng(seed)
         space = random_space(rng, int(rng.integers(2, 7)))
         net = random_network(rng, space.coding.n_columns, int(rng.choice([1, 3])))
@@ -100,7 +101,7 @@ def test_offers_on_random_spaces(surrogate: str) -> None:
             assert all(search.is_valid(p) and (p != row).any() and search.is_different(p) for p in points)
             costs = [search.cost(p) for p in points[1:]]  # the first is that of the chosen price
             assert costs == sorted(costs)
-    assert rows >= 6
+    assert rows >= 3 * seeds / 4
     assert offered >= rows  # else little would have been tested
 
 

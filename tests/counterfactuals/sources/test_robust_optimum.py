@@ -274,7 +274,7 @@ def deep(seed):
 @pytest.mark.parametrize("method", ["interval", "cascade"])
 def test_proofs_come_as_close_as_the_program(method, seed):
     net = deep(seed)
-    X, space = rejected(net, 3), unit_space(net)
+    X, space = rejected(net, 2), unit_space(net)
     program, optimum = (
         apas.generate(net, X, 0.005, space=space, method=method, source=source, rng=0) for source in ("milp", "robust")
     )

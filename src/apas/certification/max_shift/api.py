@@ -62,13 +62,8 @@ def max_shift(
 
     Parameters
     ----------
-    model : object
-        A fitted classifier: see `as_model`.
-    X : array_like or data frame of shape (rows, features)
-        The counterfactual explanations.
-    target : label, array_like of labels or "predicted"
-        The class each row must keep.
-    shifts : ShiftSet or str, default "linf"
+    model, X, target, shifts, simultaneous, n_jobs, rng
+        As in `certify`.
     method : Method or str, default "sampling"
         ``"sampling"`` certifies `Most` (Algorithm 1 of the paper, made selection-safe). The others prove `Every`
         (Algorithm 4): ``"interval"`` and ``"linear"`` by bounds, ``"exact"`` by bisection over exact verdicts,
@@ -79,12 +74,6 @@ def max_shift(
         ones, at rungs up to delta. ``"paper"``: Algorithm 1 as published, whose confidence holds per test only.
     limit : float, optional
         Where to stop looking; 10 times the largest parameter unless given (10 for relative shifts and `InputNoise`).
-    simultaneous : bool, default False
-        Let the confidence hold for all rows together.
-    n_jobs : int, default 1
-        Number of processes; the answer does not depend on it.
-    rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
-        Seed of the draws; recorded in the result. A `DerivedSeed` ("derived") cannot be chosen by anybody.
 
     Returns
     -------
@@ -256,9 +245,8 @@ def continue_shifts(question: Question, items: Sequence[MaxShift], n_samples: An
     groups: dict[Any, list[int]] = {}
     for i, item in enumerate(items):
         if item.trace.get("test") == ANYTIME:
-            groups.setdefault((item.claim, *(item.trace[key] for key in ("entropy", "limit", "tolerance"))), []).append(
-                i
-            )
+            settings = (item.trace[key] for key in ("entropy", "limit", "tolerance"))
+            groups.setdefault((item.claim, *settings), []).append(i)
     if not groups:
         raise InputError('only the anytime test can be continued; use Sampling(test="anytime") in max_shift.')
     made = max(items[i].trace["samples"] for rows in groups.values() for i in rows)

@@ -205,15 +205,7 @@ def _claim_words(item: MaxShift, count: int) -> str:
 
 
 class MaxShifts(UnderShifts[MaxShift]):
-    """One answer per row, in the order of the rows.
-
-    Attributes
-    ----------
-    points : ndarray or data frame
-        The rows that were asked about, in the user's units.
-    model_digest : str
-    shifts : ShiftSet
-    """
+    """One answer per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`."""
 
     FORMAT = "apas-max-shifts"
     COLUMNS = (*ENDS, "exact", "reached_limit", "target", "claim", "reason", "valid_today")

@@ -18,7 +18,8 @@ from apas._validation import check_integer
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.question import Question, no_worst_case
+from apas.certification.methods.bounds import no_worst_case
+from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
 from apas.shifts.base import Box, Region
@@ -138,6 +139,7 @@ class Attack:
 
     def unsupported(self, question: Question) -> str | None:
         """None if there are gradients and a ball to follow them in, else the error a user reads."""
+        question = _seen(question)
         complaint = no_worst_case(question, "Attack")
         if complaint is not None:
             return complaint
@@ -153,6 +155,7 @@ class Attack:
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Search, confirm, decide: one certificate per row."""
+        question = _seen(question)
         own, parts = Stream(stream.entropy, "attack"), _parts(question)
         certificates: list[Certificate] = []
         with Progress(len(question), "looking for failing shifts") as progress:
@@ -193,7 +196,7 @@ def broken_deltas(
     From `start` on delta is doubled until a row breaks. Then, in turn, delta is lowered as far as the failing direction
     goes on failing, and a worse direction is looked for there, until neither helps.
     """
-    attack = attack if attack is not None else Attack()
+    attack, question = attack if attack is not None else Attack(), _seen(question)
     own = Stream(0 if stream is None else stream.entropy, "attack")
     deltas, witnesses = np.full(len(question), np.inf), list[Witness | None]()
     with Progress(len(question), "looking for failing shifts") as progress:
@@ -206,6 +209,12 @@ def broken_deltas(
             witnesses += [witness for _, witness in found]
             progress.advance(len(rows))
     return deltas, witnesses
+
+
+def _seen(question: Question) -> Question:
+    """The question as the attack sees it: of a dense network, unless parameters of it are tied to each other."""
+    embedded = question.embedded
+    return question if embedded.tied and offers(question.model, Differentiable) else embedded
 
 
 def _parts(question: Question) -> list[Indices]:

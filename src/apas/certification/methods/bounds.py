@@ -15,12 +15,13 @@ from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.output_range import OutputRange
-from apas.certification.question import Question, no_worst_case
+from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.errors import Unsupported
+from apas.models.base import offers
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse
+from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse, Unbounded
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball.least_margins import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
@@ -48,8 +49,17 @@ def every(question: Question) -> Every:
     return Every(question.region, question.claim_rows)
 
 
+def no_worst_case(question: Question, name: str) -> str | None:
+    """Why no method can speak of every shift of the set, if the set itself knows why."""
+    if not offers(question.shifts, Unbounded):
+        return None
+    why = f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one"
+    return f'{why} of them; use method="sampling", which speaks of most.'
+
+
 def decide_rows(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
     """One certificate per row in a box; `steps` are those of `apas.worst_case.decide`."""
+    question = question.embedded
     parts = row_parts(len(question), question.n_jobs)
     found: list[tuple[Finding, Witness | None]] = []
     with Progress(len(question), "going through the rows") as progress:
@@ -61,11 +71,14 @@ def decide_rows(question: Question, method: str, steps: Sequence[str], time_limi
                 found += part
                 progress.advance(len(part))
     claim = every(question)
+    for finding, _ in found:  # of the box around shifts of tied parameters, which has more of them
+        finding.exact = finding.exact and not question.tied
     return [certificate(question, i, claim, method, *row, time_limit) for i, row in enumerate(found)]
 
 
 def decide_together(question: Question, method: str) -> list[Certificate]:
     """One certificate per row where parameters share what moves: proved by a bound, or broken in closed form."""
+    question = question.embedded
     network, region, base = question.network, question.geometry, question.model.parameters
     assert network is not None
     assert isinstance(region, Ball | Sparse | Ellipsoid)
@@ -154,13 +167,14 @@ def proved_ranges(
     question: Question, method: str, sharpen: Callable[[int, float, float], Any] | None = None
 ) -> list[OutputRange]:
     """Per row a set that contains every margin; `sharpen` may close in on its ends, and say which are attained."""
+    question = question.embedded
     network, binary = question.network, len(question.model.classes) == 2
     assert network is not None
     claim, base = every(question), question.base_margins
     low, high = _enclose_margins(question, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    closed = is_exact(network) and not isinstance(question.geometry, Ball | Ellipsoid)
+    closed = is_exact(network) and not isinstance(question.geometry, Ball | Ellipsoid) and not question.tied
     items = []
     with Progress(len(question), "going through the rows") as progress:
         for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
@@ -213,7 +227,8 @@ class Proof:
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes of shifts, else why not."""
-        name, geometry = type(self).__name__, question.geometry
+        name, question = type(self).__name__, question.embedded
+        geometry = question.geometry
         complaint = no_worst_case(question, name)
         if complaint is None and question.network is None and isinstance(geometry, Region):
             return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
@@ -233,7 +248,7 @@ class Proof:
         complaint = self.unsupported(question)
         if complaint is not None:
             raise Unsupported(complaint)
-        return worst_case(question, self.claim(question), limit, self.name, self.time_limit)
+        return worst_case(question.embedded, self.claim(question), limit, self.name, self.time_limit)
 
 
 @dataclass(frozen=True)
@@ -258,13 +273,14 @@ class IntervalBounds(Proof):
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes, balls and sparse sets of shifts, else why not."""
+        question = question.embedded
         if question.network is not None and isinstance(question.geometry, Region):
             return None
         return super().unsupported(question)
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        if isinstance(question.geometry, Box):
+        if isinstance(question.embedded.geometry, Box):
             return decide_rows(question, self.name, ("interval",))
         return decide_together(question, self.name)
 

@@ -247,12 +247,15 @@ class Enumeration:
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in a box of shifts, else the error a user reads."""
+        got, question = type(question.shifts).__name__, question.embedded
         if closed_share(question):
             return None
         if not isinstance(question.geometry, Box):
-            got = type(question.shifts).__name__
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
             return f'{needs}, got {got}; use method="sampling" for other sets.'
+        if question.tied:
+            needs = f"Enumeration needs parameters that are each used once, but {question.tied}"
+            return f'{needs}; use method="sampling".'
         if question.network is None:
             return (
                 f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one with "
@@ -262,7 +265,7 @@ class Enumeration:
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Cut up the box of each row: one certificate per row, none of which depends on the others."""
-        claim = self.claim(question)
+        claim, question = self.claim(question), question.embedded
         if closed_share(question):
             shares = zip(*known_shares(question, question.delta), strict=True)
             return [self._closed(question, i, claim, *share) for i, share in enumerate(shares)]
@@ -272,6 +275,7 @@ class Enumeration:
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Computed bounds on the share of valid shifts, each to the gap or the limit of boxes."""
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
+        question = question.embedded
         curves = []
         if closed_share(question):
             ends = np.array([known_shares(question, np.full(len(question), d)) for d in deltas.tolist()])

@@ -73,6 +73,7 @@ class Exact(Proof):
 
     def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""
+        question = question.embedded
         network, geometry = question.network, question.geometry
         closed = (
             network is not None and isinstance(geometry, Ball | Ellipsoid) and is_exact_ball(network, geometry.radii)
@@ -81,6 +82,8 @@ class Exact(Proof):
         if isinstance(geometry, Finite) or closed:
             return None
         complaint = super().unsupported(question)
+        if complaint is None and question.tied:
+            return f"Exact needs parameters that are each used once, but {question.tied}; use LinearBounds or Attack."
         if complaint is None and network is not None and not is_exact(network):
             others = sorted(set(network.activations) - PIECEWISE_LINEAR)
             if others:
@@ -92,12 +95,13 @@ class Exact(Proof):
         """One certificate per row."""
         if isinstance(question.geometry, Finite):
             return _asked_each(question, len(question.geometry.models), self.name)
-        if isinstance(question.geometry, Box):
+        if isinstance(question.embedded.geometry, Box):
             return decide_rows(question, self.name, ALL_STEPS, self.time_limit)
         return decide_together(question, self.name)
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """The least and the largest margin, attained up to rounding where two classes allow it."""
+        question = question.embedded
         network, base = question.network, question.base_margins
         assert network is not None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +18,11 @@ from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.bounds import every
 from apas.certification.question import Question
 from apas.display.numbers import at_least, exactly
-from apas.errors import Unsupported
 from apas.models.base import ROUNDING, offers
 from apas.shifts.base import Refitted
-from apas.shifts.data_change import LastLayer
-from apas.worst_case.data_change import BreakingChange, RefitBall, RefitScores, breaking_change, least_breaking
+from apas.shifts.data_change import LastLayer, regular_tables
+from apas.shifts.fit_problem import last_layer_rows
+from apas.worst_case.data_change import BreakingChange, RefitScores, breaking_change, least_breaking
 
 #: How much a bound may differ on another machine.
 SAME_BOUND = 1e-5
@@ -56,19 +56,18 @@ class RefitEvidence:
     rows: tuple[int, ...]
     added: tuple[float, ...]
     table: str
-    draws: int = 0
-    failures: int = 0
+    draws: ClassVar[int] = 0
+    failures: ClassVar[int] = 0
     kind: ClassVar[str] = "refit"
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
-        proof = {"bound": self.bound, "radius": self.radius, "threshold": self.threshold, "spared": self.spared}
-        return {"kind": "refit", **proof, "rows": list(self.rows), "added": list(self.added), "table": self.table}
+        return {"kind": self.kind, **vars(self), "rows": list(self.rows), "added": list(self.added)}
 
     @classmethod
     def from_dict(cls, about: Fields) -> RefitEvidence:
         """The evidence that a file describes."""
-        about.only("kind", "bound", "radius", "threshold", "spared", "rows", "added", "table")
+        about.only("kind", *cls.__dataclass_fields__)
         bound = None if about.is_null("bound") else about.number("bound")
         proof = about.number("radius"), about.number("threshold"), about.integer("spared")
         rows = tuple(Fields({"rows": row}, about.where).integer("rows") for row in about.items("rows"))
@@ -84,15 +83,13 @@ class RefitEvidence:
         asked = _Asked(question, 0)
         if asked.table != self.table:
             return False, "the training table is another one"
-        now = asked.decided(attack=False)
-        told, found = self.bound, now.bound
-        proof = (self.radius, self.threshold, self.spared), (now.radius, now.threshold, now.spared)
-        numbers = [*zip(*proof, strict=True), *([] if told is None or found is None else [(told, found)])]
-        same = (told is None) == (found is None) and all(
-            abs(a - b) <= SAME_BOUND * max(1.0, abs(b)) for a, b in numbers
-        )
-        if not same or (found is not None and found > 0) != (verdict is Verdict.CERTIFIED):
-            return False, f"computed again, the bound is {found!r}, the file says {told!r} and {verdict}"
+        now, proved, _ = asked.decided(attack=False)
+        numbers = [(self.radius, now.radius), (self.threshold, now.threshold), (self.spared, now.spared)]
+        numbers += [] if self.bound is None or now.bound is None else [(self.bound, now.bound)]
+        same = (self.bound is None) == (now.bound is None)
+        same = same and all(abs(a - b) <= SAME_BOUND * max(1.0, abs(b)) for a, b in numbers)
+        if not same or proved != (verdict is Verdict.CERTIFIED):
+            return False, f"computed again, the bound is {now.bound!r}, the file says {self.bound!r} and {verdict}"
         if (certificate.witness is not None) != (verdict is Verdict.REFUTED) or certificate.method != RefitBounds.name:
             return False, f"the verdict {verdict} does not go with its witness or its method"
         if verdict is Verdict.REFUTED:
@@ -108,58 +105,63 @@ class _Asked:
     question: Question
     row: int
 
-    @property
+    @cached_property
     def layer(self) -> LastLayer:
         """The table behind the model."""
         return self.question.shifts.bind(self.question.model)  # type: ignore[attr-defined, no-any-return]
 
-    @property
+    @cached_property
     def scores(self) -> RefitScores:
         """The bounds, which are set up once per table and model."""
         layer, shifts = self.layer, self.question.shifts
         if "scores" not in layer.kept:
-            try:
+            with regular_tables():
                 made = RefitScores(layer.problem, shifts.kind, shifts.tolerance, layer.added)  # type: ignore[attr-defined]
-            except np.linalg.LinAlgError:
-                raise Unsupported(
-                    "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop "
-                    "columns that depend on others, or lower `C`."
-                ) from None
             layer.kept["scores"] = made
-            layer.kept["table"] = hashlib.sha256(np.ascontiguousarray(layer.table).astype("<f8").tobytes()).hexdigest()
         return layer.kept["scores"]  # type: ignore[no-any-return]
 
     @property
     def table(self) -> str:
         """SHA-256 of the table."""
-        _ = self.scores
-        return str(self.layer.kept["table"])
+        return self.layer.digest
+
+    @cached_property
+    def _side(self) -> tuple[Floats, float, float]:
+        """The row towards its class, what its score is compared with, and what rounding can take or give."""
+        question, network, scores, i = self.question, self.layer.network, self.scores, self.row
+        sign, x = 1.0 if question.wanted[i] == 1 else -1.0, question.X[i : i + 1]
+        # a refit computes in floats, too, with other weights than the model: those of the widest ball
+        moved, width = np.zeros(len(network.parameters)), len(scores.theta)
+        widest = max((ball.radius for ball in scores.balls), default=0.0)
+        moved[-width:] = np.abs(scores.theta - network.parameters.values[-width:])
+        moved[-width:] += widest * np.linalg.norm(scores.W, axis=0)
+        rounding = ROUNDING * float(network.margin_scale(x, moved)[0])
+        return sign * last_layer_rows(network, x)[0], sign * network.offset, rounding
 
     @property
-    def sides(self) -> tuple[Floats, float]:
-        """The row towards its class, and what its score is compared with, raised by the rounding of hidden layers."""
-        question, network, i = self.question, self.layer.network, self.row
-        sign, x = 1.0 if question.wanted[i] == 1 else -1.0, question.X[i : i + 1]
-        rounding = ROUNDING * float(network.margin_scale(x, np.zeros(len(network.parameters)))[0])
-        return sign * self.layer.rows(x)[0], sign * network.offset + (rounding if network.activations else 0.0)
+    def kept(self) -> tuple[Floats, float]:
+        """The row, and above what its score is surely on the side of its class."""
+        u, offset, rounding = self._side
+        return u, offset + rounding
+
+    @property
+    def lost(self) -> tuple[Floats, float]:
+        """The row, and below what its score is surely on the other side."""
+        u, offset, rounding = self._side
+        return u, offset - rounding
 
     @property
     def changes(self) -> int:
         """How many rows may change."""
         return int(self.question.delta[self.row])
 
-    def decided(self, *, attack: bool) -> RefitEvidence:
-        """The bound, and where that proves nothing the change of an attack."""
-        u, offset = self.sides
-        bound, ball = self.scores.at(u, offset, self.changes)
-        broken = breaking_change(self.scores, u, offset, self.changes) if attack and not bound > 0 else None
-        return self.evidence(bound, ball, broken)
-
-    def evidence(self, bound: float, ball: RefitBall | None, broken: BreakingChange | None) -> RefitEvidence:
-        """What was found."""
+    def decided(self, *, attack: bool) -> tuple[RefitEvidence, bool, BreakingChange | None]:
+        """What was found, whether that is a proof, and where it is none the change of an attack."""
+        bound, ball = self.scores.at(*self.kept, self.changes)
+        broken = breaking_change(self.scores, *self.lost, self.changes) if attack and not bound > 0 else None
         proof = (0.0, 0.0, 0) if ball is None else (ball.radius, ball.threshold, ball.spared)
         written = float(at_least(bound)) if np.isfinite(bound) else None
-        return RefitEvidence(written, *proof, *_named(broken), self.table)
+        return RefitEvidence(written, *proof, *_named(broken), self.table), bound > 0, broken
 
     def reason(self, found: RefitEvidence, verdict: Verdict) -> str:
         """Why the verdict is what it is."""
@@ -179,23 +181,16 @@ class _Asked:
 
     def replay(self, found: RefitEvidence, witness: Any) -> bool:
         """Whether a change of a file is one of the set, and its refit breaks the row."""
-        base, width = self.layer.network.parameters.values, len(self.scores.theta)
-        values, rows, n = (
-            witness.parameters(self.question.model),
-            np.array(found.rows, dtype=np.intp),
-            len(self.scores.m),
-        )
-        adds = self.scores.kind in ("added", "replaced")
+        base, width, kind = self.layer.network.parameters.values, len(self.scores.theta), self.scores.kind
+        values, rows = witness.parameters(self.question.model), np.array(found.rows, dtype=np.intp)
+        adds, labels = kind in ("added", "replaced"), (0, 1) if self.scores.problem.logistic else (-1, 1)
         fits = values.shape == base.shape and np.array_equal(values[:-width], base[:-width])
-        fits = fits and len(found.added) == (width + 1 if adds else 0) and (rows < n).all()
-        fits = fits and not (self.scores.kind == "added" and len(rows)) and witness.delta == self.changes
-        if not fits:
+        fits = fits and len(found.added) == (width + 1 if adds else 0) and (rows < len(self.scores.m)).all()
+        fits = fits and not (kind == "added" and len(rows)) and witness.delta == self.changes
+        if not fits or (adds and (found.added[-2] != 1 or found.added[-1] not in labels)):
             return False
         row, label = (np.array(found.added[:-1]), found.added[-1]) if adds else (None, 0.0)
-        if row is not None and (row[-1] != 1 or label not in ((0, 1) if self.scores.problem.logistic else (-1, 1))):
-            return False
-        change = BreakingChange(values[-width:], rows, row, label)
-        return change.breaks(self.scores, *self.sides, self.changes)
+        return BreakingChange(values[-width:], rows, row, label).breaks(self.scores, *self.lost, self.changes)
 
 
 def _named(broken: BreakingChange | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -261,14 +256,9 @@ class RefitBounds:
         claim, answers = self.claim(question), list[Certificate]()
         for i in range(len(question)):
             asked = _Asked(question, i)
-            u, offset = asked.sides
-            bound, ball = asked.scores.at(u, offset, asked.changes)
-            proved, witness = bound > 0, None
-            broken = None if proved or not self.attack else breaking_change(asked.scores, u, offset, asked.changes)
-            verdict = Verdict.CERTIFIED if proved else Verdict.UNKNOWN
-            if broken is not None:
-                verdict, witness = Verdict.REFUTED, asked.witness(broken.theta)
-            found = asked.evidence(bound, ball, broken)
+            found, proved, broken = asked.decided(attack=self.attack)
+            witness = None if broken is None else asked.witness(broken.theta)
+            verdict = Verdict.CERTIFIED if proved else Verdict.UNKNOWN if broken is None else Verdict.REFUTED
             told = (float(asked.changes), question.target[i], self.name, found, asked.reason(found, verdict))
             answers.append(Certificate(claim, verdict, *told, witness))
         return answers
@@ -280,9 +270,8 @@ class RefitBounds:
         claim, answers = self.claim(question), list[MaxShift]()
         for i in range(len(question)):
             asked = _Asked(question, i)
-            u, offset = asked.sides
-            proved = min(max(asked.scores.largest(u, offset)[0], 0), int(limit))
-            found = least_breaking(asked.scores, u, offset, proved, int(limit)) if self.attack else None
+            proved = min(max(asked.scores.largest(*asked.kept)[0], 0), int(limit))
+            found = least_breaking(asked.scores, *asked.lost, proved, int(limit)) if self.attack else None
             broken = np.inf if found is None else float(found[0])
             rows, added = _named(None if found is None else found[1])
             trace = {"method": self.name, "claim": "every shift up to delta", "rows": list(rows), "added": list(added)}
@@ -299,7 +288,7 @@ class RefitBounds:
         The bound is concave in the row, so that a row whose score is below 0 is not certified.
         """
         asked = _Asked(question, 0)
-        u, offset = asked.sides
+        u, offset = asked.kept
         ball = asked.scores.at(u, offset, asked.changes)[1]
         found = asked.scores.theta if ball is None else asked.scores.cut(u, asked.changes, ball)
         sign = 1.0 if question.wanted[0] == 1 else -1.0

@@ -411,8 +411,8 @@ class Sampling:
         delta, witness = float(question.delta[i]), None
         if evidence.first_failure is not None:
             witness = DrawnShift(question.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
-        verdict, reason = _verdict(evidence) if verdict is None else (verdict, _anytime_reason(verdict, evidence))
-        return Certificate(claim, verdict, delta, question.target[i], self.name, evidence, reason, witness)
+        said = _verdict(evidence) if verdict is None else (verdict, _anytime_reason(verdict, evidence, claim))
+        return Certificate(claim, said[0], delta, question.target[i], self.name, evidence, said[1], witness)
 
 
 def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
@@ -464,8 +464,10 @@ def continue_rows(question: Question, items: Sequence[Certificate], n_samples: A
     for i, evidence in anytime.items():
         # what is decided stays so, however many draws might have been made
         found[i] = replace(items[i], evidence=replace(evidence, samples=cap))
-        if items[i].verdict is Verdict.UNKNOWN and not evidence.stopped:
-            groups.setdefault((items[i].claim, evidence.entropy, evidence.purpose, evidence.draws), []).append(i)
+        claim = items[i].claim
+        assert isinstance(claim, Most)
+        if items[i].verdict is Verdict.UNKNOWN and not _given_up(evidence, claim):
+            groups.setdefault((claim, evidence.entropy, evidence.purpose, evidence.draws), []).append(i)
     for (claim, entropy, purpose, _), rows in groups.items():
         some = question.take(np.array(rows, dtype=np.intp)).for_claim(claim)
         method, before = Sampling(coverage=claim.coverage, confidence=claim.confidence), [anytime[i] for i in rows]
@@ -503,13 +505,19 @@ def _ended(
     return verdict, replace(known, draws=draws, failures=failures, doubtful=doubtful, first_failure=first)
 
 
-def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
+def _given_up(evidence: SamplingEvidence, claim: Most) -> bool:
+    """Whether the anytime test left a row open for good, be it at the very last draw that it might make."""
+    counts = (evidence.draws, evidence.failures, evidence.failures - evidence.doubtful)
+    return bool(evidence.doubtful) and boundary(claim.coverage, claim.row_confidence).gives_up(*counts)
+
+
+def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence, claim: Most) -> str:
     """Why the anytime test says so."""
     counts = f"{evidence.failures} of {evidence.draws} draws failed"
     if verdict is not Verdict.UNKNOWN:
         so = "few certify" if verdict is Verdict.CERTIFIED else "many refute"
         return f"{counts}; so {so} at any time (anytime test)"
-    if evidence.draws < evidence.samples:
+    if _given_up(evidence, claim):
         why = "within rounding of the boundary, where nothing can be decided"
         return f"{counts}, {evidence.doubtful} of them {why} (anytime test)"
     return f"{counts}, which decides neither way so far; it may be continued (anytime test)"

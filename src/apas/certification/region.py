@@ -1,0 +1,437 @@
+"""Regions: rows that a promise is about together, as users say them, as a row has them, and as a model reads them.
+
+`Region` is what a user says. For each row it becomes a `RowRegion`: per number an interval in raw units, per category a
+set of levels, and everything else as in the row. A model reads that as boxes (`AffineBox`), one per combination of
+levels, provided that numbers enter it along straight lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+import numpy as np
+
+from apas._fields import Fields
+from apas._sanitise import shown
+from apas._typing import Floats
+from apas._validation import check_integer, is_frame
+from apas.display.numbers import exactly, plain
+from apas.errors import InputError, Unsupported
+from apas.models.as_model import encoded_rows
+from apas.models.base import Described, Named, Raw, offers
+from apas.worst_case.regions import AffineBox
+
+#: Ways to say what a number may be, relative to the row or by itself.
+AT_LEAST, AT_MOST, BETWEEN, ONE_OF = "at least", "at most", "between", "one of"
+#: How many combinations of levels a region may have.
+COMBINATIONS = 4096
+#: Where a number is tried to see whether it enters the model along a straight line, and how close that must be.
+PROBES, STRAIGHT = (0.003, 0.17, 0.5, 0.62, 0.994), 1e-12
+#: Preprocessing of scikit-learn through which numbers go along straight lines, and categories by themselves.
+_STRAIGHT_STEPS: tuple[str, ...] = (
+    "Pipeline",
+    "ColumnTransformer",
+    "FeatureUnion",
+    "SimpleImputer",
+    "PCA",
+    "OneHotEncoder",
+)
+_STRAIGHT_STEPS += ("OrdinalEncoder", "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+
+#: Models whose preprocessing was looked at: to describe a pipeline takes longer than to bound its margins.
+_KNOWN_STRAIGHT: WeakSet[Any] = WeakSet()
+
+
+@dataclass(frozen=True)
+class Span:
+    """What one feature may be: all numbers from `low` to `high`, every `step`-th if there is one, or some levels.
+
+    `side` is how people are told: "at least" and "at most" go to the end of the feature's range, which is the other
+    number; "between"; or "one of".
+    """
+
+    feature: str
+    side: str
+    low: float = 0.0
+    high: float = 0.0
+    step: float = 0.0
+    levels: tuple[Any, ...] = ()
+
+    def words(self) -> str:
+        """The span in words."""
+        if self.side == ONE_OF:
+            return f"{self.feature} one of {', '.join(str(level) for level in self.levels)}"
+        low, high, steps = exactly(self.low), exactly(self.high), f" in steps of {exactly(self.step)}" * (self.step > 0)
+        if self.side == AT_LEAST:
+            return f"{self.feature} at least {low}, up to {high}{steps}"
+        if self.side == AT_MOST:
+            return f"{self.feature} at most {high}, down to {low}{steps}"
+        return f"{self.feature} between {low} and {high}{steps}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The span as JSON values."""
+        if self.side == ONE_OF:
+            return {"feature": self.feature, "side": self.side, "levels": [plain(level) for level in self.levels]}
+        ends = {"low": self.low, "high": self.high}
+        return {"feature": self.feature, "side": self.side, **ends, **({"step": self.step} if self.step else {})}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> Span:
+        """The span that a file describes."""
+        side, name = about.choice("side", AT_LEAST, AT_MOST, BETWEEN, ONE_OF), about.text("feature")
+        if side == ONE_OF:
+            levels = about.only("feature", "side", "levels").items("levels")
+            if not levels or not all(level is None or isinstance(level, str | int | float) for level in levels):
+                raise about.wrong("levels", "a list of at least one text or number")
+            return cls(name, side, levels=tuple(levels))
+        about.only("feature", "side", "low", "high", "step")
+        low, high = about.number("low"), about.number("high")
+        step = about.number("step", above=0) if "step" in about.content else 0.0
+        if not low <= high:
+            raise about.wrong("high", f"at least low ({low:g})")
+        return cls(name, side, low, high, step)
+
+    def holds(self, cell: Any) -> bool:
+        """Whether a cell lies in the span."""
+        if self.side == ONE_OF:
+            return plain(cell) in self.levels
+        if not isinstance(cell, Real) or not self.low <= float(cell) <= self.high:
+            return False
+        steps = (float(cell) - self.low) / (self.step or 1.0)
+        return not self.step or abs(steps - round(steps)) <= 1e-6
+
+    def part(self, size: float, own: Any) -> Span:
+        """The span shrunk towards the row's own cell: a nested family as `size` runs from 0 to 1."""
+        if self.side == ONE_OF:
+            order = sorted(self.levels, key=lambda level: level != own)  # its own one first, the others as they are
+            kept = order[: max(1, 1 + round(size * (len(order) - 1)))]
+            return Span(self.feature, ONE_OF, levels=tuple(level for level in self.levels if level in kept))
+        low, high = own + size * (self.low - own), own + size * (self.high - own)
+        if self.step:  # whole steps from where the span begins
+            low, high = (self.low + np.ceil((low - self.low) / self.step - 1e-9) * self.step,
+                         self.low + np.floor((high - self.low) / self.step + 1e-9) * self.step)  # fmt: skip
+        side = self.side if size == 1 else BETWEEN
+        return Span(self.feature, side, max(float(low), self.low), min(float(high), self.high), self.step)
+
+
+@dataclass(frozen=True)
+class RowRegion:
+    """All rows that equal one row but for some features, each of which may be anything in its span.
+
+    Attributes
+    ----------
+    spans : tuple of Span
+    size : tuple of int or None
+        (6, 10) if it is number 6 of 10 nested ones that were fixed beforehand, the largest that passed; else None.
+    """
+
+    spans: tuple[Span, ...]
+    size: tuple[int, int] | None = None
+    kind: ClassVar[str] = "box"
+
+    def words(self) -> str:
+        """The region in words."""
+        told = "; ".join(span.words() for span in self.spans) or "the row alone"
+        return told if self.size is None else f"{told}; size {self.size[0]} of {self.size[1]}"
+
+    @property
+    def is_window(self) -> bool:
+        """Whether going on beyond it is not covered: some number is between two others."""
+        return any(span.side == BETWEEN for span in self.spans)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The region as JSON values."""
+        size = {} if self.size is None else {"size": list(self.size)}
+        return {"spans": [span.to_dict() for span in self.spans], **size}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> RowRegion:
+        """The region that a file describes."""
+        listed = about.only("spans", "size").items("spans")
+        spans = tuple(Span.from_dict(Fields.of(s, f"{about.name('spans')}[{i}]")) for i, s in enumerate(listed))
+        if len({span.feature for span in spans}) < len(spans):
+            raise about.wrong("spans", "a list with each feature once")
+        size = None
+        if "size" in about.content:
+            told = about.items("size")
+            if len(told) != 2 or not all(type(n) is int for n in told) or not 1 <= told[0] <= told[1]:
+                raise about.wrong("size", "two numbers, the first not above the second")
+            size = (told[0], told[1])
+        return cls(spans, size)
+
+    def holds(self, table: Any, own: Any, names: Sequence[str]) -> bool:
+        """Whether the one line of a table is a row of the region around another."""
+        cells, before, spans = cells_of(table, 0, names), cells_of(own, 0, names), {s.feature: s for s in self.spans}
+        return all(
+            spans[name].holds(cell) if name in spans else cell == before[name] or cell != cell  # NaN stays
+            for name, cell in cells.items()
+        )
+
+    def part(self, number: int, sizes: int, cells: Mapping[str, Any]) -> RowRegion:
+        """Number `number` of so many nested regions around the row with these cells."""
+        return RowRegion(tuple(s.part(number / sizes, cells[s.feature]) for s in self.spans), (number, sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class ReadRegion:
+    """A region as one model reads it: a box per combination of levels, and the way back to rows as users have them."""
+
+    boxes: tuple[AffineBox, ...]
+    table: Any  # the row as a table of one line, in the user's units
+    numbers: tuple[Span, ...]
+    combinations: tuple[dict[str, Any], ...]
+    names: tuple[str, ...]
+
+    def rows(self, places: Sequence[tuple[int, Floats]]) -> Any:
+        """The rows at points of boxes, as a table like that of the row."""
+        changed = [self.combinations[box] | self._cells(t) for box, t in places]
+        return with_cells(self.table, self.names, changed)
+
+    def _cells(self, t: Floats) -> dict[str, float]:
+        each = ((s, s.low + float(x) * (s.high - s.low)) for s, x in zip(self.numbers, t, strict=True))
+        # a whole number of steps is written as such: 0.3, not 0.30000000000000004
+        return {s.feature: round(value, 9) if s.step else min(max(value, s.low), s.high) for s, value in each}
+
+
+def names_of(model: Any, points: Any) -> tuple[str, ...]:
+    """What the columns of rows are called."""
+    names = model.feature_names if offers(model, Named) else None
+    if is_frame(points):
+        return tuple(str(c) for c in points.columns)
+    return tuple(f"x{i}" for i in range(np.shape(points)[1])) if names is None else tuple(names)
+
+
+def cells_of(points: Any, row: int, names: Sequence[str]) -> dict[str, Any]:
+    """The cells of one row by name."""
+    values = points.iloc[row].tolist() if is_frame(points) else np.asarray(points)[row].tolist()
+    return dict(zip(names, values, strict=True))
+
+
+def one_row(points: Any, row: int) -> Any:
+    """A table of one line."""
+    return points.iloc[[row]] if is_frame(points) else points[row : row + 1]
+
+
+def with_cells(table: Any, names: Sequence[str], changed: Sequence[Mapping[str, Any]]) -> Any:
+    """Copies of the one line of a table, each with other cells."""
+    if not is_frame(table):
+        rows = np.repeat(np.asarray(table), len(changed), axis=0)
+        whole = rows.dtype.kind in "iub" and any(isinstance(v, float) for cells in changed for v in cells.values())
+        rows = rows.astype(np.float64) if whole else rows
+        for row, cells in zip(rows, changed, strict=True):
+            for name, value in cells.items():
+                row[list(names).index(name)] = value
+        return rows
+    import pandas as pd
+
+    found = table.iloc[np.zeros(len(changed), dtype=int)].reset_index(drop=True)
+    for name in dict.fromkeys(name for cells in changed for name in cells):
+        column = table.columns[list(names).index(name)]
+        kind, own = table[column].dtype, table[column].iloc[0]
+        values = [cells.get(name, own) for cells in changed]
+        if kind.kind in "iu" and all(float(v).is_integer() for v in values):
+            values = [int(v) for v in values]
+        found[column] = pd.Categorical(values, dtype=kind) if hasattr(kind, "categories") else values
+    return found
+
+
+def read_region(model: Any, points: Any, row: int, region: RowRegion, *, trusted: bool = False) -> ReadRegion:
+    """The region as the model reads it; refuse preprocessing that bends numbers.
+
+    `trusted` leaves the looks at the preprocessing out, for searches that ask about many rows of one space.
+    """
+    names, table = names_of(model, points), one_row(points, row)
+    moving = tuple(s for s in region.spans if s.side != ONE_OF and s.high > s.low)
+    still = {s.feature: s.low for s in region.spans if s.side != ONE_OF and s.high == s.low}
+    sets = [s for s in region.spans if s.side == ONE_OF]
+    if strange := [s.feature for s in region.spans if s.feature not in names]:
+        raise InputError(f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {names}.")
+    if int(np.prod([len(s.levels) for s in sets])) > COMBINATIONS:
+        raise InputError(f"`region` must have at most {COMBINATIONS} combinations of levels; leave some levels out.")
+    products = itertools.product(*(s.levels for s in sets))
+    chosen = [dict(zip([s.feature for s in sets], levels, strict=True)) for levels in products]
+    if not trusted:
+        _check_straight(model)
+    # all numbers at their lower ends per combination of levels, then one after the other at its upper end, then probes
+    p, lows = len(moving), {s.feature: s.low for s in moving} | still
+    t = [np.zeros(p), *np.eye(p)]
+    if not trusted and p:
+        t += [f * e for e in np.eye(p) for f in PROBES] + list(np.random.default_rng(0).random((6, p)))
+
+    def cells(x: Floats) -> dict[str, float]:
+        return lows | {s.feature: s.low + float(v) * (s.high - s.low) for s, v in zip(moving, x, strict=True)}
+
+    changed = [c | lows for c in chosen] + [chosen[0] | cells(x) for x in t[1:]]
+    changed += [chosen[-1] | cells(x) for x in t[-3:]] if p else []
+    encoded = encoded_rows(model, with_cells(table, names, changed))[1]
+    corners, first = encoded[: len(chosen)], encoded[len(chosen) : len(chosen) + len(t) - 1]
+    ways = first[:p] - corners[0]
+    if not trusted and p:
+        straight = np.vstack([corners[0] + np.array(t[1:]) @ ways, corners[-1] + np.array(t[-3:]) @ ways])
+        scale = np.abs(encoded).max(axis=0) + np.abs(ways).sum(axis=0) + np.finfo(float).tiny
+        if (np.abs(encoded[len(chosen) :] - straight) > STRAIGHT * scale).any():
+            raise Unsupported(
+                "`region` needs numbers that enter the model along straight lines, but the preprocessing bends "
+                f"{', '.join(s.feature for s in moving)}; certify single rows, or leave these features out."
+            )
+    steps = np.array([s.step / (s.high - s.low) if s.step else 0.0 for s in moving])
+    boxes = tuple(AffineBox(corner, ways, steps) for corner in corners)
+    return ReadRegion(boxes, table, moving, tuple(c | still for c in chosen), names)
+
+
+def _check_straight(model: Any) -> None:
+    """Refuse preprocessing of which nobody knows whether it bends numbers between those that were tried."""
+    if not offers(model, Raw) or not offers(model, Described) or model in _KNOWN_STRAIGHT:
+        return
+    waiting: list[Any] = [model.describe().get("preprocessing")]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += part.values()
+            name = part.get("class")
+            clips = name == "MinMaxScaler" and ["clip", True] in part["state"]["items"]
+            if name is not None and (name not in _STRAIGHT_STEPS or "code" in part or clips):
+                raise Unsupported(
+                    f"`region` needs numbers that enter the model along straight lines, and of {name} nobody knows "
+                    "that here; use scikit-learn's scalers and encoders, or certify single rows."
+                )
+    _KNOWN_STRAIGHT.add(model)
+
+
+@dataclass(frozen=True)
+class Region:
+    """Rows around each certified row, to be promised together with it.
+
+    Parameters
+    ----------
+    spans : mapping, optional
+        Per feature ``"at least"`` or ``"at most"``: from the row's own number to the end of its range; a pair of
+        numbers, with None for an end of the range; a number: so far to either side of the row's own; or a list of
+        levels, to which the row's own is added. Other features are as in the row.
+    beyond : bool, default False
+        Add the numbers in which a row differs from its input, further in the direction of the change.
+    space : FeatureSpace, optional
+        Where ranges and steps are known from; needed for half-lines.
+    sizes : int, default 1
+        With more than 1, so many nested regions up to this one, and the largest that passes is certified. All are
+        tested on the same draws at full confidence: if a smaller one were false, so would be all larger ones.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], feature_names=("income", "debt"))
+    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=5) for n in net.feature_names])
+    >>> region = apas.Region({"income": "at least", "debt": (0.0, 0.5)}, space=space)
+    >>> print(apas.certify(net, [[2.0, 0.5]], 0.1, target=1, region=region, rng=0)[0].region.words())
+    income at least 2, up to 5; debt between 0 and 0.5
+    """
+
+    spans: Mapping[str, Any] | None = None
+    beyond: bool = False
+    space: Any = None
+    sizes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.spans is not None and not isinstance(self.spans, Mapping):
+            raise InputError(f"`spans` of Region must map features to what they may be, got {shown(self.spans)}.")
+        check_integer(self.sizes, "sizes", "Region", least=1)
+
+    @classmethod
+    def wanted(cls, region: Any) -> Region | None:
+        """What a user passed as `region`."""
+        if region is None or isinstance(region, cls):
+            return region
+        if isinstance(region, str) and region == "beyond":
+            return cls(beyond=True)
+        if isinstance(region, Mapping):
+            return cls(region)
+        raise InputError(
+            f'`region` must be an apas.Region, a mapping from features to what they may be, or "beyond", got '
+            f"{shown(region)}."
+        )
+
+    def rows(self, points: Any, names: Sequence[str], inputs: Any = None, space: Any = None) -> tuple[RowRegion, ...]:
+        """The region of each row, of which `inputs` are what they were made from."""
+        known = {f.name: f for f in (self.space or space or ())}
+        if strange := [name for name in self.spans or () if name not in names]:
+            raise InputError(
+                f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {', '.join(names)}."
+            )
+        if self.beyond and inputs is None:
+            raise InputError(
+                'region="beyond" needs to know what the rows were made from; pass what `generate` returned as `X`.'
+            )
+        return tuple(self._row(cells_of(points, i, names), known, inputs, i, names) for i in range(len(points)))
+
+    def _row(
+        self, cells: dict[str, Any], known: Mapping[str, Any], inputs: Any, row: int, names: Sequence[str]
+    ) -> RowRegion:
+        spans = {name: _span(name, said, cells[name], known.get(name)) for name, said in (self.spans or {}).items()}
+        before = cells_of(inputs, row, names) if self.beyond else {}
+        for name, was in before.items():
+            now = cells[name]
+            feature = known.get(name)
+            level = feature.is_level if feature is not None else not isinstance(now, Real)
+            if now == was or level or not isinstance(now, Real) or not isinstance(was, Real):
+                continue
+            side = AT_LEAST if now > was else AT_MOST
+            more, told = _span(name, side, now, feature), spans.get(name)
+            if told is not None:  # a tolerance as well: the half-line begins where that does
+                low, high = min(more.low, told.low), max(more.high, told.high)
+                more = Span(name, side, low, high, more.step)
+            spans[name] = more
+        return RowRegion(tuple(spans[name] for name in names if name in spans))
+
+
+def _span(name: str, said: Any, own: Any, feature: Any) -> Span:
+    """What a feature may be, given what a user said and the row's own cell."""
+    wrong = f"`region` must say of {name!r} "
+    if isinstance(said, set | frozenset | list) or (feature is not None and feature.is_level):
+        if isinstance(said, str) or not isinstance(said, Iterable):
+            raise InputError(f"{wrong}which levels it may have, as a list, got {shown(said)}.")
+        allowed = None if feature is None else feature.values
+        levels = [v for v in (allowed or list(said)) if v in said or v == own]
+        if strange := [v for v in said if allowed is not None and v not in allowed]:
+            raise InputError(f"{wrong}levels that it has ({', '.join(map(repr, allowed or ()))}), got {strange[0]!r}.")
+        return Span(name, ONE_OF, levels=tuple(plain(v) for v in (levels if own in levels else [own, *levels])))
+    if isinstance(own, bool) or not isinstance(own, Real) or not np.isfinite(float(own)):
+        raise InputError(f"{wrong}a list of levels, since the row has {shown(own)} there, got {shown(said)}.")
+    least, most = (-np.inf, np.inf) if feature is None else feature.ends
+    own = float(own)
+    least, most = min(least, own), max(most, own)  # what is there is allowed
+    if isinstance(said, str) and said in (AT_LEAST, AT_MOST):
+        side, low, high = said, own if said == AT_LEAST else least, own if said == AT_MOST else most
+    elif isinstance(said, tuple) and len(said) == 2 and all(v is None or _is_number(v) for v in said):
+        low, high = (least if said[0] is None else float(said[0])), (most if said[1] is None else float(said[1]))
+        side = AT_LEAST if said[1] is None and said[0] is not None else AT_MOST if said[0] is None else BETWEEN
+    elif _is_number(said) and said >= 0:
+        low, high, side = max(own - float(said), least), min(own + float(said), most), BETWEEN
+    else:
+        raise InputError(
+            f'{wrong}"at least", "at most", (low, high), how far to either side, or a list of levels, '
+            f"got {shown(said)}."
+        )
+    if not np.isfinite(high - low):
+        raise InputError(
+            f"{wrong}where its range ends: give both numbers, or `space` with a range (Feature(low=..., high=...))."
+        )
+    if not low <= own <= high:
+        raise InputError(f"{wrong}a range that holds the row's own number {own:g}, got {low:g} to {high:g}.")
+    if feature is not None and feature.listed is not None:  # the only numbers that there are
+        inside = [float(v) for v in feature.listed if low <= v <= high]
+        return Span(name, ONE_OF, levels=tuple(inside if own in inside else sorted([own, *inside])))
+    step = 0.0 if feature is None or feature.step is None else float(feature.step)
+    if step:  # from the row's own number in whole steps, as far as they stay inside
+        low, high = own - np.floor((own - low) / step + 1e-9) * step, own + np.floor((high - own) / step + 1e-9) * step
+    return Span(name, side, float(low), float(high), step)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))

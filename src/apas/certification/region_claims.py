@@ -1,0 +1,283 @@
+"""Claims about regions: a shifted model counts as failing unless a bound proves that it keeps every row of the region.
+
+With most shifts in question, a draw that nothing settles counts as failed, and refutes nothing. What is counted are
+events of the draws ("this model keeps all of the region"), so the test is that of single rows. A claim about every
+shift is proved by interval arithmetic over rows and parameters together. What refutes is a row of the region on a model
+of the set, which is kept as a witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apas._random import Stream
+from apas._typing import Floats, Indices
+from apas.certification.certificate import (
+    NOT_VALID,
+    BaseEvidence,
+    BoundEvidence,
+    Certificate,
+    DrawnShift,
+    RowWitness,
+    Witness,
+)
+from apas.certification.claims import Verdict, is_proof
+from apas.certification.region import ReadRegion, Region, RowRegion, cells_of, names_of, one_row, read_region
+from apas.display.numbers import at_least, plain
+from apas.errors import InputError, Unsupported
+from apas.models.base import Dense, Leaves, class_indices, offers
+from apas.shifts.base import Box, Finite, Listed, OtherMoves
+from apas.worst_case.regions import (
+    DrawnNetworks,
+    RegionMargins,
+    least_margin_every,
+    least_margin_trees,
+    least_margins_drawn,
+    rounding_band,
+)
+
+#: Reason of rows whose region nothing settles on the model itself.
+OPEN_TODAY = "on the model itself neither a proof nor a failing row was found for all of the region"
+
+
+class RegionLook(NamedTuple):
+    """What is known of a region on some models: margins as in `RegionMargins`, and where the failing rows are."""
+
+    margins: Floats
+    box: Indices
+    t: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class AskedRegion:
+    """The region of one row of a question, with the row as the user gave it."""
+
+    region: RowRegion
+    table: Any
+    trusted: bool = False
+    _read: dict[int, tuple[Any, ReadRegion]] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_read": {}}
+
+    def read(self, model: Any) -> ReadRegion:
+        """The region as a model reads it, once per model."""
+        if id(model) not in self._read:  # beside the model itself, so that no other one gets its id
+            self._read[id(model)] = model, read_region(model, self.table, 0, self.region, trusted=self.trusted)
+        return self._read[id(model)][1]
+
+    def on_model(self, model: Any, target: Any) -> RegionLook:
+        """What is known of the region on one model as it is."""
+        read, wanted = self.read(model), int(class_indices(model.classes, target, 1)[0])
+        trees = model.trees() if offers(model, Leaves) else None
+        if not offers(model, Dense) and trees is None:
+            raise Unsupported(_no_bounds(model))
+        found = RegionLook(np.full(1, np.inf), np.zeros(1, dtype=np.intp), np.zeros((1, len(read.numbers))))
+        for number, box in enumerate(read.boxes):
+            if offers(model, Dense):
+                net = model.as_feedforward()
+                still = np.zeros((1, len(net.parameters)))
+                nets, band = DrawnNetworks.of(net, box, still, 0.0), rounding_band(net, box, still[0], 0.0)
+                here = least_margins_drawn(nets, box, wanted, band)
+            else:
+                assert trees is not None
+                value, t = least_margin_trees(trees, box, wanted, lambda X: model.margin(X, target))
+                here = RegionMargins(np.array([value]), t[None])
+            _keep_worse(found, np.arange(1), here, number)
+        return found
+
+    def on_draws(self, question: Any, row: int, directions: Floats) -> RegionLook:
+        """What is known of the region on each model that was drawn."""
+        target, delta = question.target[row], float(question.delta[row])
+        if question.listed is not None:
+            looks = [self.on_model(question.listed[int(number)], target) for number in directions[:, 0]]
+            return RegionLook(*(np.concatenate(parts) for parts in zip(*looks, strict=True)))
+        net, read, wanted = question.network, self.read(question.model), int(question.wanted[row])
+        count = len(directions)
+        found = RegionLook(np.full(count, np.inf), np.zeros(count, dtype=np.intp), np.zeros((count, len(read.numbers))))
+        for number, box in enumerate(read.boxes):
+            going = np.flatnonzero(~(found.margins <= 0) & ~np.isnan(found.margins))
+            some = directions if len(going) == count else directions[going]
+            nets, band = DrawnNetworks.of(net, box, some, delta), rounding_band(net, box, question.radii, delta)
+            _keep_worse(found, going, least_margins_drawn(nets, box, wanted, band), number)
+        return found
+
+    def cells(self, model: Any, look: RegionLook, draw: int) -> tuple[Any, ...]:
+        """The cells of the row that fails on a draw."""
+        table = self.read(model).rows([(int(look.box[draw]), look.t[draw])])
+        return tuple(plain(v) for v in cells_of(table, 0, names_of(model, table)).values())
+
+
+def _keep_worse(found: RegionLook, draws: Indices, here: RegionMargins, box: int) -> None:
+    """Take over what is worse: a failing row, then what is open, then the lower bound."""
+    worse = ~(here.margins >= found.margins[draws])
+    some = draws[worse]
+    found.margins[some], found.box[some], found.t[some] = here.margins[worse], box, here.t[worse]
+
+
+def asked_regions(question: Any, region: Region, inputs: Any = None, space: Any = None) -> tuple[AskedRegion, ...]:
+    """The regions of all rows of a question."""
+    rows = region.rows(question.points, names_of(question.model, question.points), inputs, space)
+    return tuple(AskedRegion(r, one_row(question.points, i)) for i, r in enumerate(rows))
+
+
+def check_regions(question: Any) -> None:
+    """Refuse what no bound is known for, before anything is drawn."""
+    name, method, geometry = type(question.shifts).__name__, question.method, question.geometry
+    if offers(question.shifts, OtherMoves) and not offers(question.shifts, Listed):
+        raise Unsupported(f"`region` goes with sets that move parameters, and with lists of models, got {name}.")
+    if question.listed is not None and (question.delta != 1).any():
+        raise InputError("`delta` must be 1, or None, for regions on listed models.")
+    if question.listed is None and question.network is None:
+        raise Unsupported(_no_bounds(question.model))
+    proves = {Box: "interval", Finite: "exact"}.get(type(geometry))
+    if is_proof(method.claim(question)) and getattr(method, "name", "") != proves:
+        way = f'method="{proves}", or ' if proves else ""
+        raise Unsupported(f'{type(method).__name__} cannot speak of regions here; use {way}method="sampling".')
+    for i in range(len(question)):
+        question.regions[i].read(question.model)
+
+
+def _no_bounds(model: Any) -> str:
+    return (
+        f"`region` needs a model with bounds over rows, which is a dense network or an ensemble of trees among listed "
+        f"refits (ObservedShifts), got {model!r}; certify single rows."
+    )
+
+
+def region_margins(question: Any, directions: Floats, rows: Indices) -> Floats:
+    """Least margins of regions on the models drawn: above 0 proved, below 0 of a row, 0 open; (directions, rows)."""
+    found = [question.regions[i].on_draws(question, int(i), directions).margins for i in rows]
+    return np.stack(found, axis=1) if found else np.empty((len(directions), 0))
+
+
+def decide_regions(question: Any, method: Any, stream: Stream) -> list[Certificate]:
+    """One certificate per row about its region: the model itself first, then the shifts."""
+    claim, name = method.claim(question), getattr(method, "name", type(method).__name__.lower())
+    found: dict[int, Certificate] = {}
+    for i, asked in enumerate(question.regions or ()):
+        look = asked.on_model(question.model, question.target[i])
+        if look.margins[0] > 0:
+            continue
+        said = (float(question.delta[i]), question.target[i], name, BaseEvidence())
+        witness = None if look.margins[0] == 0 else RowWitness(asked.cells(question.model, look, 0), None, said[0])
+        verdict, reason = (Verdict.UNKNOWN, OPEN_TODAY) if witness is None else (Verdict.REFUTED, NOT_VALID)
+        found[i] = Certificate(claim, verdict, *said, reason, witness, region=asked.region)
+    rest = np.array([i for i in range(len(question)) if i not in found], dtype=np.intp)
+    if len(rest):
+        some = question.take(rest)
+        answers = _proved(some, method) if is_proof(claim) else _drawn(some, method.run(some, stream))
+        found |= dict(zip(rest.tolist(), answers, strict=True))
+    return [found[i] for i in range(len(question))]
+
+
+def _drawn(question: Any, answers: Sequence[Certificate]) -> list[Certificate]:
+    """The certificates of draws with their regions, and the rows behind their witnesses."""
+    found = []
+    for i, (answer, asked) in enumerate(zip(answers, question.regions, strict=True)):
+        witness: Witness | None = answer.witness
+        if isinstance(witness, DrawnShift):
+            drawn = question.directions(Stream(witness.entropy, witness.purpose), witness.index, witness.index + 1)
+            model = question.model if question.listed is None else question.listed[int(drawn[0, 0])]
+            look = asked.on_draws(question, i, drawn)
+            witness = RowWitness(asked.cells(model, look, 0), witness, answer.delta)
+        reason = answer.reason.replace("draws failed", "draws were not proved to keep all of the region")
+        reason = reason.replace("within rounding of the boundary, where nothing can be decided", "open")
+        found.append(replace(answer, witness=witness, region=asked.region, reason=reason))
+    return found
+
+
+def _proved(question: Any, method: Any) -> list[Certificate]:
+    """Certificates about every shift of a box, or every one of a list."""
+    return [_proved_row(question, i, method) for i in range(len(question))]
+
+
+def _proved_row(question: Any, i: int, method: Any) -> Certificate:
+    asked, delta, target, claim = (
+        question.regions[i],
+        float(question.delta[i]),
+        question.target[i],
+        method.claim(question),
+    )
+    witness: Witness | None = None
+    if question.listed is not None:
+        looks = [asked.on_model(model, target) for model in question.listed]
+        values = np.array([float(look.margins[0]) for look in looks])
+        failing = np.flatnonzero(~(values >= 0))
+        bound, step, nodes, exact = float(np.min(values, initial=np.inf)), "models", len(values), False
+        if len(failing):
+            number = int(failing[0])
+            shift = DrawnShift(question.shifts, delta, 0, "listed", number)
+            witness = RowWitness(asked.cells(question.listed[number], looks[number], 0), shift, delta)
+    else:
+        net, read, wanted, step = question.network, asked.read(question.model), int(question.wanted[i]), "interval"
+        parts = [least_margin_every(net, box, wanted, question.radii, delta) for box in read.boxes]
+        bound, nodes, exact = min(p[0] for p in parts), sum(p[2] for p in parts), not net.activations
+        if not bound > 0:
+            witness = _failing_shift(question, i, read, int(np.argmin([p[0] for p in parts])), method)
+    written = at_least(bound) if np.isfinite(bound) and bound != 0 else None
+    if witness is not None:
+        verdict, reason, bound_ = Verdict.REFUTED, "a row of the region is known that a shift of the set breaks", None
+    elif bound > 0 and written is not None:
+        verdict, bound_ = Verdict.CERTIFIED, float(written)
+        over = (
+            f"over {nodes} listed models" if step == "models" else f"over {nodes} part{'s' * (nodes > 1)} of the region"
+        )
+        reason = f"the margin of every row of the region is at least {written}, bounded {over}"
+    else:
+        verdict, bound_ = Verdict.UNKNOWN, None if written is None or bound > 0 else float(written)
+        reason = "the bound on the margins of the region is not above 0, and no failing row and shift are known"
+    evidence = BoundEvidence(step, bound_, nodes, exact)
+    name = getattr(method, "name", type(method).__name__.lower())
+    return Certificate(claim, verdict, delta, target, name, evidence, reason, witness, region=asked.region)
+
+
+def _failing_shift(question: Any, i: int, read: ReadRegion, box: int, method: Any) -> RowWitness | None:
+    """A row of the region, at the corner where the model itself is worst, that the method refutes by itself."""
+    net, wanted, part = question.network, int(question.wanted[i]), read.boxes[box]
+    still = np.zeros((1, len(net.parameters)))
+    p = np.zeros((1, len(part.ways)))
+    _, slopes, _ = DrawnNetworks.of(net, part, still, 0.0).bounds(np.zeros(1, dtype=np.intp), p, p + 1.0, wanted)
+    for t in (np.where(slopes[0] > 0, 0.0, 1.0), np.where(slopes[0] > 0, 1.0, 0.0), np.zeros(p.shape[1])):
+        t = part.on_steps(t)
+        alone = replace(question.take(np.array([i])), X=part.rows(t)[None], regions=None)
+        point = method.run(alone, Stream(0, "region"))[0]
+        if point.witness is not None:
+            look = RegionLook(np.zeros(1), np.array([box]), t[None])
+            asked = question.regions[i]
+            return RowWitness(asked.cells(question.model, look, 0), point.witness, float(question.delta[i]))
+    return None
+
+
+def certify_sizes(question: Any, method: Any, stream: Stream, sizes: int) -> list[Certificate]:
+    """Of so many nested regions of each row the largest that is certified, on the same draws for all of them.
+
+    A model that keeps a region keeps all smaller ones. So if any false claim is certified on these draws, the test of
+    the smallest false one would have passed, too: the confidence is that of one test, and the search costs nothing.
+    """
+    from apas.certification.question import decide  # which imports this module
+
+    found: list[Certificate] = []
+    for i in range(len(question)):
+        alone, full = question.take(np.array([i])), question.regions[i]
+        cells = cells_of(full.table, 0, names_of(question.model, full.table))
+
+        def ask(number: int, alone: Any = alone, full: AskedRegion = full, cells: Any = cells) -> Certificate:
+            region = replace(full, region=full.region.part(number, sizes, cells), _read={})
+            return decide(replace(alone, regions=(region,)), method, stream)[0]
+
+        best, low, high = ask(sizes), 0, sizes
+        low = sizes if best.is_certified else 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            answer = ask(middle)
+            if answer.is_certified:
+                best, low = answer, middle
+            else:
+                best, high = best if best.is_certified else answer, middle
+        found.append(best)
+    return found

@@ -1,0 +1,373 @@
+"""The least margin over a region of rows: of networks that were drawn, of every shift in a box, and of trees.
+
+A region in model units is ``corner + t @ ways`` with t in the unit cube: one coordinate per number that may differ from
+the row. So what enters the first hidden layer is a straight line in t, and there are few coordinates however many
+columns the model has. Linear bounds in t (in the manner of CROWN) are computed for many (draw, sub-box) pairs at once;
+a pair that is not settled is cut in two. A draw is kept only if bounds settle all of its sub-boxes, broken only by a
+row of the region that is computed to fail, and left open otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from apas._typing import Floats, Indices
+from apas.models.base import ROUNDING
+from apas.models.feedforward import FeedForward
+from apas.models.forward import activate, activation_range, margins_from_scores
+from apas.models.trees import Trees
+from apas.worst_case.intervals import POSITIVE, MovingWeights, output_terms, rivals
+from apas.worst_case.linear import pencil
+
+#: How often a sub-box is cut, and how many sub-boxes of one draw may be open at a time; then the draw is left open.
+ROUNDS, OPEN_BOXES = 24, 128
+#: How many pairs are bounded at a time, so that intermediate results stay in the processor's cache.
+PAIRS = 4096
+#: How many cells of a grid of thresholds are looked at one by one.
+CELLS = 20_000
+#: How far the sum of the leaves may be from what the library says, as a share of it, where its sums are in float32.
+SAME_SUM = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class AffineBox:
+    """The rows ``corner + t @ ways`` with t in the unit cube, in model units.
+
+    Parameters
+    ----------
+    corner : ndarray of shape (features,)
+    ways : ndarray of shape (p, features)
+    steps : ndarray of shape (p,)
+        Where t is a whole number of steps; 0 where it may be anything.
+    """
+
+    corner: Floats
+    ways: Floats
+    steps: Floats
+
+    def rows(self, t: Floats) -> Floats:
+        """The rows of points of the cube."""
+        return np.asarray(self.corner + t @ self.ways)
+
+    def on_steps(self, t: Floats) -> Floats:
+        """The points of the cube that are next to some, on the grid where there is one."""
+        whole = np.where(self.steps > 0, self.steps, 1.0)
+        return np.where(self.steps > 0, np.clip(np.rint(t / whole) * whole, 0.0, 1.0), t)
+
+    @property
+    def hull(self) -> tuple[Floats, Floats]:
+        """Least and largest value of each column."""
+        return self.corner + np.minimum(self.ways, 0).sum(axis=0), self.corner + np.maximum(self.ways, 0).sum(axis=0)
+
+    @property
+    def largest(self) -> Floats:
+        """The largest magnitude of each column, as one row."""
+        low, high = self.hull
+        return np.maximum(np.abs(low), np.abs(high))[None, :]
+
+
+def rounding_band(net: FeedForward, box: AffineBox, radii: Floats, delta: float) -> float:
+    """What a computed bound on the margin of a row of the region can be off by, on any shifted network."""
+    # operations behind a bound are off by 2**-53 of the magnitudes they add up; lines have slopes and heights of at
+    # most those magnitudes, a layer adds two constants, and the factor 8 is to spare: as in `Relaxation.allowance`; as
+    # much again for rows that are encoded off the straight line by rounding
+    steps = sum(len(w) + len(box.ways) + 8 for w in net.weights)
+    share = 2 * max(ROUNDING, 8 * steps * (len(net.weights) + 2) * 2.0**-53)
+    return float(share * net.margin_scale(box.largest, radii, delta)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnNetworks:
+    """Networks of one form as they meet a box: what enters their first layer as lines in t, and the layers behind.
+
+    `lines` has shape (networks, 1 + p, units): at the corner, then along each way. `behind` holds per further layer
+    weights and biases, stacked.
+    """
+
+    net: FeedForward
+    lines: Floats
+    behind: list[tuple[Floats, Floats]]
+
+    @classmethod
+    def of(cls, net: FeedForward, box: AffineBox, directions: Floats, delta: float) -> DrawnNetworks:
+        """The networks ``parameters + delta * direction``."""
+        theta, (inputs, units) = net.parameters, net.weights[0].shape
+        rows = np.zeros((1 + len(box.ways), inputs + 1))  # the bias is the weight of an input that is 1 at the corner
+        rows[0, :-1], rows[0, -1], rows[1:, :-1] = box.corner, 1.0, box.ways
+        first, count = slice(theta.slices[0].start, theta.slices[1].stop), len(directions)
+        base = rows @ theta.values[first].reshape(inputs + 1, units)
+        flat = directions[:, first].T.reshape(inputs + 1, units * count)
+        lines = ((delta * rows) @ flat).reshape(len(rows), units, count).transpose(2, 0, 1) + base
+        behind = []
+        for i in range(1, len(net.weights)):
+            parts = [
+                directions[:, theta.slices[2 * i + j]] * delta + theta.values[theta.slices[2 * i + j]] for j in (0, 1)
+            ]
+            behind.append((parts[0].reshape(count, *net.weights[i].shape), parts[1]))
+        return cls(net, np.ascontiguousarray(lines), behind)
+
+    def margins_at(self, draws: Indices, t: Floats, wanted: int) -> Floats:
+        """Margins of one point of the cube per draw."""
+        z = self.lines[draws, 0] + np.einsum("np,npu->nu", t, self.lines[draws, 1:])
+        for name, (w, b) in zip(self.net.activations, self.behind, strict=True):
+            z = _product(activate(name, z), w[draws]) + b[draws]
+        return margins_from_scores(z, np.full(len(z), wanted), self.net.offset)
+
+    def objective(self, draws: Indices, wanted: int, rival: int) -> tuple[Floats, Floats]:
+        """Weights and constant of the margin against one rival, on what enters the last layer; with none, on t."""
+        if not self.behind:
+            scores = self.lines[draws]
+            w, b = scores[:, 1:], scores[:, 0]
+        else:
+            w, b = self.behind[-1][0][draws], self.behind[-1][1][draws]
+        sign = 1.0 if wanted == 1 else -1.0
+        if w.shape[2] == 1:
+            return sign * w[:, :, 0], sign * (b[:, 0] - self.net.offset)
+        shift = sign * self.net.offset if w.shape[2] == 2 else 0.0
+        return w[:, :, wanted] - w[:, :, rival], b[:, wanted] - b[:, rival] - shift
+
+    def bounds(self, draws: Indices, low: Floats, high: Floats, wanted: int) -> tuple[Floats, Floats, Floats]:
+        """Per pair a lower bound on the margin, its slopes along t, and how much each coordinate is worth cutting."""
+        net, middle, half = self.net, 0.5 * (low + high), 0.5 * (high - low)
+        rival_list = [1 - wanted] if len(net.classes) == 2 else [k for k in range(len(net.classes)) if k != wanted]
+        lines: list[tuple[Floats, ...]] = []
+        start, along = self.lines[draws, 0], self.lines[draws, 1:]
+        # pre-activations as lines in t below and above them: at the corner, and along t
+        below = above = (start, along)
+        for i, name in enumerate(net.activations):
+            ends = [
+                line[0]
+                + np.einsum("np,npu->nu", middle, line[1])
+                + sign * np.einsum("np,npu->nu", half, np.abs(line[1]))
+                for line, sign in ((below, -1.0), (above, 1.0))
+            ]
+            lowest, highest = ends[0], np.maximum(*ends)  # which rounding may have crossed
+            down, up = pencil(name, lowest, highest, mirrored=False), pencil(name, -highest, -lowest, mirrored=True)
+            s_down, s_up = down.leaning_slope(lowest, highest), up.leaning_slope(-highest, -lowest)
+            lines.append((s_down, down.height(s_down), s_up, up.height(s_up)))
+            if i + 1 < len(net.activations):
+                w, b = self.behind[i][0][draws], self.behind[i][1][draws]
+                plus, minus = np.maximum(w, 0.0), np.minimum(w, 0.0)
+                # an activation lies between s_down z + h_down and s_up z - h_up
+                under = s_down * below[0] + lines[i][1], s_down[:, None] * below[1]
+                over = s_up * above[0] - lines[i][3], s_up[:, None] * above[1]
+                below, above = (
+                    (_product(p[0], plus) + _product(q[0], minus) + b, p[1] @ plus + q[1] @ minus)
+                    for p, q in ((under, over), (over, under))
+                )
+        least: Floats | None = None
+        for rival in rival_list:
+            lin, const = self.objective(draws, wanted, rival)
+            worth = half * np.abs(lin) if not net.activations else half
+            for i in reversed(range(len(net.activations))):
+                s_down, h_down, s_up, h_up = lines[i]
+                const = const + np.einsum("nu,nu->n", np.abs(lin), np.where(lin >= 0, h_down, h_up))
+                sizes, lin = np.abs(lin), lin * np.where(lin >= 0, s_down, s_up)
+                if i:
+                    w, b = self.behind[i - 1][0][draws], self.behind[i - 1][1][draws]
+                    const, lin = const + np.einsum("nu,nu->n", lin, b), np.einsum("nuo,no->nu", w, lin)
+                else:
+                    # what is lost in the first layer, where both lines of a unit differ; a little for all others, since
+                    # every coordinate of some width can be cut
+                    loose = sizes * (s_down != s_up) + 1e-6 * sizes + 1e-12
+                    worth = half * np.einsum("npu,nu->np", np.abs(along), loose)
+                    const, lin = const + np.einsum("nu,nu->n", lin, start), np.einsum("npu,nu->np", along, lin)
+            bound = const + np.einsum("np,np->n", lin, middle) - np.einsum("np,np->n", np.abs(lin), half)
+            if least is None:
+                least, slopes, cuts = bound, lin, worth
+            else:
+                worse = ~(bound >= least)
+                least = np.where(worse, bound, least)
+                slopes, cuts = np.where(worse[:, None], lin, slopes), np.where(worse[:, None], worth, cuts)
+        assert least is not None
+        return least, slopes, cuts
+
+
+def _product(a: Floats, w: Floats) -> Floats:
+    """A row times a matrix, pair by pair."""
+    return np.asarray(np.einsum("nu,nuo->no", a, w))
+
+
+@dataclass(frozen=True)
+class RegionMargins:
+    """Per draw what is known of the least margin over a region.
+
+    Where it is above 0 it is a lower bound; below 0, or NaN, it is the margin of the row at `t`; 0 where it is open.
+    """
+
+    margins: Floats
+    t: Floats
+
+
+def least_margins_drawn(networks: DrawnNetworks, box: AffineBox, wanted: int, band: float) -> RegionMargins:
+    """Decide for each network whether all rows of the box have a margin above `band`, or one below minus that."""
+    count, p = len(networks.lines), len(box.ways)
+    margins, found = np.full(count, np.inf), np.zeros((count, p))
+    for a in range(0, count, PAIRS):
+        draws = np.arange(a, min(a + PAIRS, count))
+        low, high = np.zeros((len(draws), p)), np.ones((len(draws), p))
+        for round_ in range(ROUNDS):
+            bound, slopes, worth = networks.bounds(draws, low, high, wanted)
+            kept = bound > band  # written so that a NaN is not kept
+            np.minimum.at(margins, draws[kept], bound[kept])
+            going = ~kept
+            draws, low, high, slopes, worth = draws[going], low[going], high[going], slopes[going], worth[going]
+            if not len(draws):
+                break
+            t = box.on_steps(np.where(slopes > 0, low, high))
+            at = networks.margins_at(draws, t, wanted)
+            failing = ~(at >= -band)
+            margins[draws[failing]], found[draws[failing]] = at[failing], t[failing]
+            # a draw that fails somewhere, has too many sub-boxes or one that cannot be cut is done with
+            stuck = (worth.max(axis=1, initial=0.0) <= 0) | (round_ == ROUNDS - 1)
+            crowd = np.bincount(draws, minlength=count)
+            ended = np.zeros(count, dtype=bool)
+            ended[draws[stuck]] = True
+            ended |= crowd > OPEN_BOXES
+            margins[ended & ~(margins < 0) & ~np.isnan(margins)] = 0.0
+            ended[draws[failing]] = True
+            going = ~ended[draws]
+            draws, low, high, worth = draws[going], low[going], high[going], worth[going]
+            if not len(draws):
+                break
+            draws, low, high = _cut(draws, low, high, worth, box.steps)
+    return RegionMargins(margins, found)
+
+
+def _cut(draws: Indices, low: Floats, high: Floats, worth: Floats, steps: Floats) -> tuple[Indices, Floats, Floats]:
+    """Each sub-box as two halves; between two steps there is nothing, so that a cut there leaves the gap out."""
+    rows, j = np.arange(len(draws)), worth.argmax(axis=1)
+    middle, step = 0.5 * (low[rows, j] + high[rows, j]), steps[j]
+    whole = np.where(step > 0, step, 1.0)
+    # the last step at or before the middle ends the one half, the next one begins the other
+    ends = np.where(step > 0, np.floor(middle / whole + 1e-9) * whole, middle)
+    begins = np.where(step > 0, np.minimum(ends + step, high[rows, j]), middle)
+    left, right = high.copy(), low.copy()
+    left[rows, j], right[rows, j] = np.maximum(ends, low[rows, j]), begins
+    return np.concatenate([draws, draws]), np.concatenate([low, right]), np.concatenate([left, high])
+
+
+def least_margin_every(
+    net: FeedForward, box: AffineBox, wanted: int, radii: Floats, delta: float, splits: int = 256
+) -> tuple[float, Floats, int]:
+    """A lower bound over all rows of a box and all shifts, the row at which it was least, and the number of sub-boxes.
+
+    Interval arithmetic, in which a unit's weights and the row move independently: exact without hidden layers.
+    """
+    wanted_, rival = np.array([wanted]), rivals(net, np.array([wanted]))[0]
+    reach = [delta * r for r in net.parameters.split(radii)]
+    layers = [MovingWeights(w, r) for w, r in zip(net.weights, reach[::2], strict=True)]
+    p, band = len(box.ways), rounding_band(net, box, radii, delta)
+    terms = [output_terms(net, reach, wanted_, np.array([k])) for k in rival]
+
+    def bound(low: Floats, high: Floats) -> Floats:
+        up, down = np.maximum(box.ways, 0), np.minimum(box.ways, 0)
+        a, b = box.corner + low @ up + high @ down, box.corner + high @ up + low @ down
+        for i, name in enumerate(net.activations):
+            ends = layers[i].outer(a, b, positive=i > 0 and net.activations[i - 1] in POSITIVE)
+            a, b = ends[0] + net.biases[i] - reach[2 * i + 1], ends[1] + net.biases[i] + reach[2 * i + 1]
+            a, b = activation_range(name, a, b)
+        least = np.full(len(a), np.inf)
+        for v, v_reach, bias, bias_reach in terms:
+            down, up = v - v_reach, v + v_reach
+            each = np.minimum(np.minimum(a * down, a * up), np.minimum(b * down, b * up))
+            least = np.minimum(least, each.sum(axis=1) + bias - bias_reach)
+        return least - band
+
+    low, high = np.zeros((1, p)), np.ones((1, p))
+    least = bound(low, high)
+    while p and len(low) < splits and least.min() <= 0:
+        worst = int(least.argmin())
+        wide = (high - low)[worst] * np.abs(box.ways).sum(axis=1)
+        if not wide.max() > 0:
+            break
+        _, *halves = _cut(np.zeros(1, dtype=np.intp), low[[worst]], high[[worst]], wide[None], box.steps)
+        low, high = (np.vstack([np.delete(old, worst, 0), new]) for old, new in zip((low, high), halves, strict=True))
+        least = np.concatenate([np.delete(least, worst), bound(*halves)])
+        if not net.activations:  # separable: the halves share the bound of the whole
+            break
+    worst = int(least.argmin())
+    return float(least[worst]), box.on_steps(0.5 * (low[worst] + high[worst])), len(low)
+
+
+def least_margin_trees(
+    trees: Trees, box: AffineBox, wanted: int, margin: Callable[[Floats], Floats]
+) -> tuple[float, Floats]:
+    """What `RegionMargins` holds, of one ensemble: its leaves are boxes, so that a grid of thresholds has all values.
+
+    `margin` is the library's own of rows in model units: what is read of the trees is compared with it, and it says
+    whether a row fails.
+    """
+    p, moving = len(box.ways), np.abs(box.ways) > 0
+    if (moving.sum(axis=1) > 1).any() or (moving.sum(axis=0) > 1).any():
+        return 0.0, np.zeros(p)  # a number that enters by several columns has no grid of its own
+    columns = moving.argmax(axis=1)
+    level_columns = {int(trees.column[node]) for node in trees.levels}
+    ends = trees.read(np.vstack([box.corner, box.corner + box.ways.sum(axis=0)]))
+    if np.isnan(ends).any() or level_columns & set(columns.tolist()):
+        return 0.0, np.zeros(p)
+    places, insides = [], []
+    for i, column in enumerate(columns):
+        low, high = np.sort(ends[:, column])
+        # a little more than the ends, which rounding may have moved to the other side of a threshold
+        low, high = low - 8 * np.spacing(abs(low)), high + 8 * np.spacing(abs(high))
+        asked = trees.threshold[trees.column == column]
+        asked = np.unique(asked[(asked >= low) & (asked < high)])
+        # one number of each cell: its own end, and the next one behind each threshold
+        places.append(np.concatenate([[low], np.nextafter(asked, np.inf)]))
+        edges = np.concatenate([[low], asked, [high]])
+        inside = (0.5 * (edges[:-1] + edges[1:]) - box.corner[column]) / box.ways[i, column]
+        insides.append(np.clip(inside, 0.0, 1.0))
+    if np.prod([len(some) for some in places]) > CELLS:
+        return 0.0, np.zeros(p)
+    cells = np.tile(ends[0], (int(np.prod([len(some) for some in places])), 1))
+    cells[:, columns] = np.array(list(itertools.product(*places))).reshape(len(cells), p)
+    middles = np.array(list(itertools.product(*insides))).reshape(len(cells), p)
+    sums, size = leaf_sums(trees, cells)
+    ours = _lead(sums, wanted)
+    # float32 sums of so many leaves are off by at most their number times 2**-24 of their magnitudes
+    band = (len(trees.roots) + 8) * 2.0**-23 * size
+    rows = box.rows(box.on_steps(middles))
+    some = np.unique(np.linspace(0, len(rows) - 1, min(64, len(rows))).astype(int))
+    here, theirs = _lead(leaf_sums(trees, trees.read(rows[some]))[0], wanted), margin(rows[some])
+    if (((here > band) & ~(theirs >= 0)) | ((here < -band) & ~(theirs <= 0))).any():
+        return 0.0, np.zeros(p)  # the trees are not what they seem
+    if (ours > band).all():
+        return float(ours.min()), np.zeros(p)
+    for i in np.flatnonzero(~(ours > band)).tolist():
+        t = box.on_steps(middles[i])
+        found = float(margin(box.rows(t)[None])[0])
+        if not found >= 0 and leaf_lead(trees, box.rows(t), wanted) < -band:
+            return min(found, -np.finfo(float).tiny), t
+    return 0.0, np.zeros(p)
+
+
+def leaf_sums(trees: Trees, numbers: Floats) -> tuple[Floats, float]:
+    """Sums of leaves of rows of numbers as nodes compare them, shape (rows, outputs), and how large they can get."""
+    nodes = np.tile(trees.roots, (len(numbers), 1))
+    rows = np.arange(len(numbers))[:, None]
+    while (inner := trees.column[nodes] >= 0).any():
+        asked = numbers[rows, np.maximum(trees.column[nodes], 0)]
+        left = np.where(np.isnan(asked), trees.missing_left[nodes], asked <= trees.threshold[nodes])
+        for node in trees.levels:  # few of them have categories
+            here = nodes == node
+            if here.any():
+                left[here] = trees.goes_left(node, asked[here])
+        nodes = np.where(inner, np.where(left, trees.left[nodes], trees.right[nodes]), nodes)
+    sizes = np.maximum.reduceat(np.abs(trees.value).max(axis=1), trees.roots).sum() + np.abs(trees.base).max()
+    return trees.base + trees.value[nodes].sum(axis=1), float(sizes)
+
+
+def leaf_lead(trees: Trees, row: Floats, wanted: int) -> float:
+    """By how much the wanted class leads by the leaves of one row in model units."""
+    return float(_lead(leaf_sums(trees, trees.read(row[None]))[0], wanted)[0])
+
+
+def _lead(sums: Floats, wanted: int) -> Floats:
+    if sums.shape[1] == 1:
+        return np.asarray(sums[:, 0] if wanted == 1 else -sums[:, 0])
+    return np.asarray(sums[:, wanted] - np.delete(sums, wanted, axis=1).max(axis=1))
