@@ -78,8 +78,8 @@ def decisions(model: MLPClassifier, X: _Array, seconds: float) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.depth", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0, help="time limit of a row (default 30)")
-    parser.add_argument("--rows", type=int, default=3, help="rows per network (default 3)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a row (default 10)")
+    parser.add_argument("--rows", type=int, default=2, help="rows per network (default 2)")
     parser.add_argument("--depths", type=int, nargs="*", default=DEPTHS)
     parser.add_argument("--widths", type=int, nargs="*", default=WIDTHS)
     chosen = parser.parse_args(arguments)
