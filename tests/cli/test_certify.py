@@ -68,7 +68,7 @@ def test_derived_seeds(files, capsys):
     assert (code, "Seed: chosen by the issuer (" in out) == (1, True)
     refused = {
         ("--seed", "1"): "`--seed` goes without `--derived`",
-        ("--confidence", "0.999"): "`confidence` is 0.999; leave it out",
+        ("--confidence", "0.999"): "`--confidence` goes without `--derived`, which has a risk of 2^-64",
         ("--bits", "20"): "`bits` of DerivedSeed must be an integer of at least 64, got 20",
         ("--method", "exact"): 'goes with method="sampling", got Exact',
     }

@@ -54,6 +54,30 @@ def test_draws_that_refute(claim, table):
     assert found == table
 
 
+def test_what_is_remembered_of_crossings_is_what_is_computed():
+    rng = np.random.default_rng(6)
+    test = boundary(Fraction(9, 10), Fraction(8, 10))
+    for mix in (test.certify, test.refute):
+        for n, k in zip(rng.integers(1, 400, 600).tolist(), rng.integers(0, 30, 600).tolist(), strict=True):
+            assert mix.crosses(n, k) == mix._decided(n, k)
+
+
+def test_a_block_that_may_not_decide_does_not():
+    rng = np.random.default_rng(7)
+    test, quiet = boundary(0.9, 0.8), 0
+    for _ in range(400):
+        begin, end = sorted(rng.integers(0, 200, 2).tolist())
+        failing = np.flatnonzero(rng.random(end - begin) < rng.uniform(0, 0.3)) + begin
+        before = int(rng.integers(0, 1 + begin // 4)), 0
+        before = before[0], int(rng.integers(0, before[0] + 1))
+        sure = rng.random(len(failing)) < 0.9
+        if len(failing) and not test.may_decide(failing[0], end, before, (len(failing), int(sure.sum()))):
+            quiet += 1
+            found = test.decide(zip(failing.tolist(), sure.tolist(), strict=True), end, before)
+            assert found == ("UNKNOWN", end, len(failing))
+    assert quiet > 50
+
+
 def test_boundaries_are_those_of_the_process_in_fractions():
     rng = np.random.default_rng(5)
     for _ in range(60):

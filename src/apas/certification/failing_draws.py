@@ -201,13 +201,20 @@ class _WhenDecided:
     def open(self, rows: Indices, found: _Part, end: int) -> Indices:
         still = self.needed > end
         failing, draws, sure = (column[np.lexsort((found[1], found[0]))] for column in found)
-        for row, first in zip(*np.unique(failing, return_index=True), strict=True):
-            mine = slice(first, np.searchsorted(failing, row, side="right"))
-            seen = list(zip(draws[mine].tolist(), sure[mine].tolist(), strict=True))
-            verdict, at, _ = self.test.decide(seen, end, self.counts[row])
+        numbers, first, many = np.unique(failing, return_index=True, return_counts=True)
+        certain = np.append(0, np.cumsum(sure))
+        certain = certain[first + many] - certain[first]
+        each = zip(*(a.tolist() for a in (numbers, first, many, certain, draws[first])), strict=True)
+        for row, begin, failures, clearly, at in each:
             count, clear = self.counts[row]
-            self.counts[row] = count, _ = count + len(seen), clear + int(np.count_nonzero(sure[mine]))
-            still[row] = verdict == "UNKNOWN" and at == end < self.cap
+            if self.test.may_decide(at, end, (count, clear), (failures, clearly)):
+                mine = slice(begin, begin + failures)
+                seen = zip(draws[mine].tolist(), sure[mine].tolist(), strict=True)
+                verdict, decided, _ = self.test.decide(seen, end, (count, clear))
+                still[row] = verdict == "UNKNOWN" and decided == end < self.cap
+            else:
+                still[row] = end < self.cap
+            self.counts[row] = count, _ = count + failures, clear + clearly
             # N_k that lie beyond the cap need not be known exactly
             self.needed[row] = self.test.needed(count) if self.test.certify.crosses(self.cap, count) else self.cap
         return np.asarray(rows[still[rows]])

@@ -104,8 +104,9 @@ def check_agreement(
         )
 
 
-def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0) -> None:
-    """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
+def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
+    """Refuse listed models that cannot read the rows or are not what they seem; what they make of `beside` (`ask`)."""
+    read: list[Floats] = []
     warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
     for number, other in enumerate(shifts.models[first:], first):
         name = f"`models[{number}]` of {type(shifts).__name__}"
@@ -119,10 +120,15 @@ def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0
                 stacklevel=4,
             )
         try:
-            rows, said = encoded_and_classified(other, points)
+            rows, said = encoded_and_classified(other, points if beside is None else beside)
+            read += [] if beside is None else [rows]
         except InputError as error:
+            if beside is not None:  # the rows themselves may be fine
+                return _check_listed(shifts, model, points, number)
             raise InputError(f"{name} cannot read the rows: {error}") from error
+        rows, said = rows[: len(points)], None if said is None else said[: len(points)]
         check_agreement(other, points, rows, name, theirs=said)
+    return read
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,7 @@ class Question:
     method: Any = None
     bits: int | None = None
     regions: tuple[Any, ...] | None = None
+    read: tuple[Floats, ...] = ()  # what listed models made of a table that was read along with the rows
 
     @classmethod
     def ask(
@@ -179,12 +186,13 @@ class Question:
         simultaneous: Any = False,
         n_jobs: Any = 1,
         labels: Callable[[Model, Floats, Any], Array] = check_target,
+        beside: Any = None,
     ) -> Question:
         """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer (`Unsupported`).
 
         Arguments are as users pass them to `certify`; `labels` reads `target`: it gives one label per row for the
-        model, the encoded rows and what was passed. `InputError` if an argument makes no sense, or the model does not
-        agree with its own library on the rows.
+        model, the encoded rows and what was passed; `beside` is a table that begins with the rows, which listed models
+        read in one go. `InputError` if an argument makes no sense, or the model does not agree with its own library.
         """
         from apas.certification.methods import METHODS  # whose modules import this one
 
@@ -206,7 +214,8 @@ class Question:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
-                _check_listed(shift_set, net, points)  # type: ignore[arg-type]
+                read = tuple(_check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
+                object.__setattr__(question, "read", read)  # made a moment ago and seen by nobody yet
             if offers(net, models.LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question

@@ -387,7 +387,9 @@ class Region:
                 low, high = min(more.low, told.low), max(more.high, told.high)
                 more = Span(name, side, low, high, more.step)
             spans[name] = more
-        return RowRegion(tuple(spans[name] for name in names if name in spans))
+        # a number that cannot move is as in the row
+        moving = {n: s for n, s in spans.items() if s.side == ONE_OF or s.high > s.low}
+        return RowRegion(tuple(moving[name] for name in names if name in moving))
 
 
 def _span(name: str, said: Any, own: Any, feature: Any) -> Span:
@@ -430,6 +432,7 @@ def _span(name: str, said: Any, own: Any, feature: Any) -> Span:
     step = 0.0 if feature is None or feature.step is None else float(feature.step)
     if step:  # from the row's own number in whole steps, as far as they stay inside
         low, high = own - np.floor((own - low) / step + 1e-9) * step, own + np.floor((high - own) / step + 1e-9) * step
+        low, high = round(low, 9), round(high, 9)  # as they are written: 0.3, not 0.30000000000000004
     return Span(name, side, float(low), float(high), step)
 
 

@@ -79,7 +79,7 @@ def certify_command(
     common.check_delta(delta)
     draws = {"coverage": coverage, "confidence": confidence, "samples": samples, "test": test}
     how = pick_method(method, **draws, time_limit=time_limit)
-    common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seeds.pick())
+    common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seeds.pick(confidence))
 
 
 def _continue(model: Path, file: Path, samples: int | None, given: list[str], common: options.QuestionOptions) -> None:

@@ -94,7 +94,7 @@ def generate_command(
             time_limit=time_limit,
             simultaneous=simultaneous,
             n_jobs=n_jobs,
-            rng=seeds.pick(),
+            rng=seeds.pick(confidence),
         )
     if out is not None:
         _write(found, out)

@@ -55,10 +55,8 @@ def max_shift_command(
 
     check_outputs({"--save": common.save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
-    way = None if search is None else search.value
-    common.answer(
-        max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=seeds.pick()
-    )
+    way, rng = None if search is None else search.value, seeds.pick(confidence)
+    common.answer(max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=rng)
 
 
 def print_max_shifts(found: MaxShifts) -> None:

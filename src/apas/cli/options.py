@@ -227,16 +227,16 @@ class SeedOptions:
     derived: Derived = False
     bits: Bits = None
 
-    def pick(self) -> Any:
-        """What the library takes as its `rng`."""
+    def pick(self, confidence: float | None) -> Any:
+        """What the library takes as its `rng`, beside this confidence."""
         from apas import DerivedSeed
 
         if self.bits is not None and not self.derived:
             raise InputError("`--bits` goes with `--derived`; leave it out.")
-        if self.seed is not None and self.derived:
-            raise InputError(
-                "`--seed` goes without `--derived`, which leaves nothing to choose; leave one of them out."
-            )
+        why = {"--seed": "leaves nothing to choose", "--confidence": "has a risk of 2^-64, or what `--bits` says"}
+        given = [name for name, value in zip(why, (self.seed, confidence), strict=True) if value is not None]
+        if given and self.derived:
+            raise InputError(f"`{given[0]}` goes without `--derived`, which {why[given[0]]}; leave one of them out.")
         return DerivedSeed(*([] if self.bits is None else [self.bits])) if self.derived else self.seed
 
 

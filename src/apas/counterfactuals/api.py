@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -20,6 +21,7 @@ from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Ques
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, Limits, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
+from apas.counterfactuals.search.offer_regions import OfferRegion
 from apas.counterfactuals.search.tests import CertifyingTest, UnshiftedTest
 from apas.counterfactuals.sources.base import (
     CandidateSource,
@@ -37,12 +39,12 @@ from apas.counterfactuals.sources.prototype import Prototype
 from apas.counterfactuals.sources.roar import Roar
 from apas.counterfactuals.sources.robust_optimum import RobustOptimum
 from apas.counterfactuals.sources.wachter import Wachter
-from apas.counterfactuals.space.encoder import CodedModel
+from apas.counterfactuals.space.encoder import CodedModel, probe_rows
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model
-from apas.models.base import offers
+from apas.models.base import Dense, Raw, ReadsOnce, offers
 from apas.shifts.base import Listed, ShiftSet
 from apas.shifts.observed import ObservedShifts
 
@@ -55,6 +57,7 @@ SOURCES: dict[str, Any] = {
     "prototype": Prototype,
     "cuts": CuttingPlanes,
 }
+MODELS = 500  # of so many listed models at most it is kept what they make of rows
 BATCH = 64  # rows that advance together: enough to share draws, few enough to see progress
 
 
@@ -74,6 +77,8 @@ def generate(
     max_candidates: int = 200,
     time_limit: float | None = None,
     simultaneous: bool = False,
+    tolerance: float | Mapping[str, float] | None = None,
+    beyond: bool = False,
     n_jobs: int = 1,
     rng: int | np.random.Generator | DerivedSeed | str | None = None,
 ) -> Counterfactuals:
@@ -111,6 +116,12 @@ def generate(
         by then has status BUDGET.
     simultaneous : bool, default False
         Let the confidence hold for all ``len(X) * k`` counterfactuals together rather than for each by itself.
+    tolerance : float or mapping, optional
+        By how much numbers may be off: one share of the range of each number that may change, or by feature in raw
+        units. What is returned is certified for all rows within it, as a region.
+    beyond : bool, default False
+        Certify that going further is fine as well: every changed number may go on in the direction of the change, to
+        the end of its range. Where that cannot be had, the offer is a window, and says so.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The result does not depend on it.
     rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
@@ -177,11 +188,16 @@ def generate(
     if unshifted:  # what is asked of the model itself is asked of a list of one model
         pick(method, METHODS, Method, "method")
         shift_set, method, delta = ObservedShifts([bound]), "exact", 1.0 + np.asarray(delta)
+    region = None if tolerance is None and beyond is False else OfferRegion.wanted(space, tolerance, beyond)
+    if region is not None and (unshifted or derived is not None):
+        raise InputError("`tolerance` and `beyond` need a delta above 0 and a chosen seed; leave them out.")
     task = Task(bound, space, distance, known, entropy, np.inf, unshifted, inputs)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     options["simultaneous"] = simultaneous
     labels = partial(wanted_classes, one_way=True)
-    question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
+    probes = probe_rows(task) if _reads_once(shift_set) and not np.isnan(inputs).any() else None
+    beside = None if probes is None else space.table(probes)
+    question = Question.ask(bound, space.table(inputs), target=target, labels=labels, beside=beside, **options)
     if derived is not None:
         if unshifted:
             raise InputError('`rng="derived"` goes with a delta above 0: at 0 nothing is drawn; leave `rng` out.')
@@ -197,12 +213,13 @@ def generate(
         alone = bound if offers(origin, OnModelAlone) and origin.on_model_alone else None
         searched, shift_set = split_models(shift_set, chosen, together, alone)
     kind = UnshiftedTest if unshifted else CertifyingTest
-    test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived)
+    test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived, region)
     _check_tests(test, origin, counts[0])
+    task.once("refits/read", lambda: question.read)
     if searched is not None and (deltas == 1).any():
         _ = test.listed_models
     searches = [
-        Search(task, i, x, t, test=test.for_search(t, float(d)))
+        Search(task, i, x, t, test=test.for_search(t, float(d), origin=x))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
     # the models have been read and compared with their libraries: what takes long from here on is searching
@@ -210,6 +227,8 @@ def generate(
     object.__setattr__(task, "deadline", limits.deadline)
     with np.errstate(over="ignore", invalid="ignore"):
         answers = _run(searches, deltas, origin, test, limits, question.n_jobs)
+        if region is not None and region.beyond:
+            answers = _windows(answers, searches, deltas, origin, test, limits, question.n_jobs)
     seconds = (time.monotonic() - began) / max(1, len(answers))
     for item, _ in answers:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
@@ -218,6 +237,12 @@ def generate(
     about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
     tables = {"points": space.like_with_gaps(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
+
+
+def _reads_once(shifts: ShiftSet) -> bool:
+    """Whether the models are dense ones behind preprocessings, which a search reads as sums of what features add."""
+    models = shifts.models if offers(shifts, Listed) else ()
+    return 0 < len(models) <= MODELS and all(offers(m, kind) for m in models for kind in (ReadsOnce, Raw, Dense))
 
 
 def _check_method(method: Method, question: Question) -> None:
@@ -258,6 +283,29 @@ def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
             f"`n_samples` of {type(test.method).__name__} must be larger: {test.draws.n_samples} draws cannot certify "
             f"a row of {type(source).__name__}, since {why}; leave it out."
         )
+
+
+def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, *how: Any) -> list[Answer]:
+    """Windows for rows that have no offer beyond which all is well, and whose search has tested none."""
+    origin, test, limits, n_jobs = how
+    k, open_ends = limits.k, ("EXHAUSTED", "BUDGET")
+    # a search that tested something has used its confidence
+    rows = [i for i in range(len(searches)) if not any(item.tests for item, _ in answers[i * k : (i + 1) * k])]
+    rows = [i for i in rows if answers[i * k][0].status.name in open_ends]
+    if not rows:
+        return answers
+    cut = replace(test, region=replace(test.region, window=True))
+    again = [
+        replace(searches[i], test=cut.for_search(searches[i].target, float(deltas[i]), origin=searches[i].input))
+        for i in rows
+    ]
+    found = iter(_run(again, deltas[rows], origin, cut, limits, n_jobs))
+    for i in rows:
+        for rank in range(limits.k):
+            item, point = next(found)
+            said = f"{item.reason}; no offer was found that may be exceeded without end, so this one is a window"
+            answers[i * limits.k + rank] = (replace(item, reason=said) if item.is_found else item), point
+    return answers
 
 
 def _run(

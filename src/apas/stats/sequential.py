@@ -50,6 +50,7 @@ class Mixture:
     risk: Fraction
     _logs: tuple[tuple[float, float, float], ...] = field(init=False, repr=False, compare=False)
     _level: float = field(init=False, repr=False, compare=False)
+    _known: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it
@@ -61,6 +62,16 @@ class Mixture:
 
     def crosses(self, n: int, k: int) -> bool:
         """Whether the mixture is at least 1 / risk with k failures among n draws, decided without rounding."""
+        # in n it only rises, or only falls: per k it is known up to which n the answer is one, and from which the other
+        low, high = self._known.get(k, (-math.inf, math.inf))
+        rises = self._logs[0][2] > 0
+        if n <= low or n >= high:
+            return (n >= high) == rises
+        found = self._decided(n, k)
+        self._known[k] = (low, n) if found == rises else (n, high)
+        return found
+
+    def _decided(self, n: int, k: int) -> bool:
         gap, _, error = self._gap(n, k)
         if abs(gap) > error:
             return gap > 0
@@ -139,6 +150,14 @@ class Boundary:
     def least(self, draws: int) -> int:
         """The smallest number of failures that refutes after so many draws; one more than the draws if none does."""
         return bisect_left(range(draws + 1), True, key=lambda k: self.refute.crosses(draws, k))
+
+    def may_decide(self, first: int, end: int, before: tuple[int, int], more: tuple[int, int]) -> bool:
+        """Whether a draw up to `end` may decide, if `more` of them fail and are sure, none before number `first`."""
+        (count, clear), (failures, sure) = before, more
+        if count + failures - clear - sure >= MOST_DOUBTFUL:
+            return True
+        # E rises with the draws and falls with the failures, F the other way round: each is largest at these ends
+        return self.refute.crosses(first + 1, clear + sure) or self.certify.crosses(end, count)
 
     def gives_up(self, draws: int, count: int, clear: int) -> bool:
         """Whether so many failures are in doubt that a row is left open for good: F falls with the draws, so at one."""

@@ -9,9 +9,12 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import absent
+from conftest import absent, library
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from tree_refits import Problem, behind_encoder, loans
 
 import apas
@@ -75,6 +78,40 @@ def test_black_boxes_are_asked_about_500_rows_at_a_time():
     assert asked
     assert min(asked) >= 500
     assert max(n for m in certifying for n in m.calls) <= 64  # these see the path alone
+
+
+TRANSFORMED = []  # a line per table that went through a preprocessing
+
+
+def noted(X):
+    TRANSFORMED.append(len(X))
+    return X
+
+
+def test_preprocessings_of_black_boxes_are_asked_once_per_call():
+    columns = make_column_transformer((OneHotEncoder(sparse_output=False), ["home"]), remainder="passthrough")
+    estimator = make_pipeline(columns, FunctionTransformer(noted), GradientBoostingClassifier(n_estimators=8))
+    problem = Problem(estimator, *loans(), 12, rows=3)
+    shifts = apas.ObservedShifts([Watched(m) for m in problem.refits])
+    TRANSFORMED.clear()
+    found = offers_of(problem, model=Watched(apas.as_model(problem.estimator)), shifts=shifts)
+    assert any(c.is_found for c in found)
+    # 12 refits read the inputs, with their libraries, the 4 of the search what features add, the others the paths; asked
+    # anew for each sweep, the 4 alone would read more tables than that
+    assert len(TRANSFORMED) <= 2 * 12 + 4 + 8 + 20
+
+
+def test_catboost_with_categories_is_asked():
+    catboost = library("catboost")
+    settings = {"iterations": 10, "depth": 3, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    problem = Problem(catboost.CatBoostClassifier(**settings, cat_features=["home"]), *loans(), 14, rows=3)
+    assert problem.table() is None
+    found = offers_of(problem)
+    assert any(c.is_found for c in found)
+    rows = found.points[[c.is_found for c in found]]
+    accept = np.array([m.library_classes(rows) == 1 for m in list(problem.refits)[-8:]])
+    assert accept.all()
+    assert set(rows["home"]) <= {"own", "rent", "other"}
 
 
 def test_the_model_alone_leaves_all_refits_to_certify():

@@ -25,6 +25,8 @@ def test_snapped_rows_are_allowed_and_stay(seed: int) -> None:
     assert space.allowed(found, inputs).all()
     assert (space.snapped(found, inputs) == found).all()
     assert (space.snapped(inputs, inputs) == inputs).all()
+    one_by_one = [f.snapped(wanted[:, i], inputs[:, i]) for i, f in enumerate(space)]
+    assert (found == np.stack(one_by_one, axis=1)).all()
     # nothing allowed that was drawn is nearer
     others = random_rows(rng, space, 12)
     fine = space.allowed(others, inputs)

@@ -27,7 +27,9 @@ from apas.counterfactuals.search.tests import CertifyingTest
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search
 from apas.display.numbers import at_most
 
-AHEAD = 8  # rows of each path that are tested together before it is seen whether one failed
+#: Rows of each path that are tested together before it is seen whether one failed: the first ones seldom do, and those
+#: near the one that does take the most draws.
+AHEAD, LATER = 12, 4
 HALVINGS = 10  # how often the way between two rows of a path is halved where that costs nothing
 PROBES = 20  # a source may look at so many times as many points as it may offer
 Answer = tuple[Counterfactual, Floats]  # an answer, and the numbers per cell of what was found (NaN if nothing)
@@ -175,11 +177,16 @@ def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> tuple[F
     return found, targets, np.array([row.delta for row in rows])
 
 
+def _inputs(rows: list[RowSearch]) -> Floats | None:
+    """What each of the rows was made from."""
+    return np.stack([row.search.input for row in rows]) if rows else None
+
+
 def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
     """Look at candidates, then test those that are worth it: one batch for all rows at the same number of tests."""
     for rank in sorted({row.rank for row in rows}):
         batch = [row for row in rows if row.rank == rank]
-        for row, look in zip(batch, test.look(*_asked_about(batch), rank), strict=True):
+        for row, look in zip(batch, test.look(*_asked_about(batch), rank, _inputs(batch)), strict=True):
             row.slack, row.hopeful, row.certificate = look.slack, look.hopeful, look.certificate
     rows = [row for row in rows if row.candidate.final and (row.hopeful or row.certificate is not None)]
     for row in rows:
@@ -192,7 +199,8 @@ def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
                 row.tests -= 1
                 row.give_up("`n_samples` leaves no confidence for a further test")
             continue
-        for row, certificate in zip(batch, test.certify(*_asked_about(batch), rank, number), strict=True):
+        answers = test.certify(*_asked_about(batch), rank, number, _inputs(batch))
+        for row, certificate in zip(batch, answers, strict=True):
             row.certificate = certificate
     for row in rows:
         if row.certificate is not None and row.certificate.is_certified:
@@ -213,7 +221,7 @@ def _test_paths(rows: list[RowSearch], test: CertifyingTest) -> None:
         # listed models read a long table as fast as a short one; what comes after a row that fails claims nothing
         ahead = AHEAD if test.searched is None else 1 << 30
         while going:
-            going, place = _test_part(going, test, rank, place, ahead), place + ahead
+            going, place, ahead = _test_part(going, test, rank, place, ahead), place + ahead, LATER
 
 
 def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: int, ahead: int) -> list[RowSearch]:
@@ -221,7 +229,7 @@ def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: in
     parts = [path[place : place + ahead] for row in rows if (path := row.candidate.path) is not None]
     owners = [row for row, part in zip(rows, parts, strict=True) for _ in part]
     points = np.concatenate(parts)
-    certificates = iter(test.certify(*_asked_about(owners, points), rank, 0) if len(points) else ())
+    certificates = iter(test.certify(*_asked_about(owners, points), rank, 0, _inputs(owners)) if len(points) else ())
     going = []
     for row, part in zip(rows, parts, strict=True):
         results = [(point, next(certificates)) for point in part]
@@ -249,7 +257,7 @@ def _bisect(row: RowSearch, test: CertifyingTest, failed: Floats) -> None:
         middle = row.search.snapped((row.best[1] + failed) / 2)
         if not row.search.is_different(middle) or (middle == failed).all() or (middle == row.best[1]).all():
             return
-        certificate = test.certify(*_asked_about([row], middle[None]), 0, 0)[0]
+        certificate = test.certify(*_asked_about([row], middle[None]), 0, 0, _inputs([row]))[0]
         if not certificate.is_certified or not row.keep_if_cheaper(middle, certificate):
             failed = middle
 
@@ -259,7 +267,7 @@ def _next_rank(row: RowSearch, test: CertifyingTest, limits: Limits, done: _Answ
     answer, point = done[row.search.row, row.rank]
     if answer.is_found and row.rank + 1 < limits.k:
         changed = frozenset(np.flatnonzero(point != row.search.input).tolist())
-        of_row = test.for_search(row.search.target, row.delta, row.rank + 1)
+        of_row = test.for_search(row.search.target, row.delta, row.rank + 1, row.search.input)
         search = replace(row.search, avoid=(*row.search.avoid, changed), test=of_row)
         return [RowSearch(search, row.rank + 1, row.delta, row.source)]
     for rank in range(row.rank + 1, limits.k):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,7 +21,7 @@ from apas._typing import Floats, Indices
 from apas.certification.claims import Most
 from apas.certification.question import Draws, LeastDraws
 from apas.counterfactuals.search.stacked import NetworkStack, SideBySide, StackedNetworks
-from apas.counterfactuals.sources.base import Task
+from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.space.encoder import CodedModel, Piece, Pieces, pieces_of
 from apas.errors import ApasError, InputError, Unsupported
 from apas.models.base import Dense, Model, Raw, class_indices, offers
@@ -118,10 +119,15 @@ def quick_encoder(task: Task) -> Callable[[Floats], Floats]:
     return task.once("additive", lambda: AdditiveEncoder(task, pieces.parts, pieces.inputs, task.encoded)).encoded
 
 
+def quick_margins(search: Search, points: Floats) -> Floats:
+    """Margins of points on the model itself, read in this way."""
+    return search.task.model.margin(quick_encoder(search.task)(points), search.target)
+
+
 def _pieces(task: Task) -> Pieces | None:
     """What each feature adds to the columns; None if the preprocessing bends or mixes features, or lacks a level."""
     try:
-        pieces = task.once("milp/pieces", lambda: pieces_of(task))
+        pieces = pieces_of(task)
     except ApasError:
         return None
     return pieces if pieces.complaint is None else None
@@ -197,7 +203,11 @@ class AdditiveModels:
         """The models, or None if one of them bends or mixes features, or does not know a level."""
         if not offers(shifts, Listed) or not offers(shifts, AsTheyAre):
             return None
-        tasks = [Task(m, task.space, background=task.background, inputs=task.inputs) for m in shifts.models]
+        tasks = [replace(task, model=m, _kept={}) for m in shifts.models]
+        # the first listed models are those of the search; they have read these rows with the inputs, if all could
+        read: tuple[Floats, ...] = task.once("refits/read", tuple)
+        for own, rows in zip(tasks, read, strict=False):
+            own.once("pieces/encoded", partial(np.asarray, rows))
         pieces = [_pieces(own) for own in tasks]
         known = [p for p in pieces if p is not None]
         if len(known) < len(tasks):

@@ -24,6 +24,7 @@ from apas.certification.question import Question
 from apas.models.base import class_indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, margins_from_scores
+from apas.worst_case.regions import AffineBox, DrawnNetworks
 
 CACHED = 1 << 16  # so many activations of a layer are held at a time: they should stay in the processor's cache
 #: From this many numbers on, networks are kept in float32: half the memory, and twice as fast.
@@ -102,6 +103,16 @@ class NetworkStack:
                 z = (rows @ flat[:, a * units : some.stop * units]).reshape(len(X), -1, units)
             found[:, some] = self.margins_after(z, wanted, some)
         return found.T
+
+    def meeting(self, box: AffineBox) -> DrawnNetworks:
+        """The networks as they meet a region of rows."""
+        first = self._layers[0]
+        rows = np.zeros((1 + len(box.ways), len(first)), first.dtype)
+        rows[0, :-1], rows[0, -1], rows[1:, :-1] = box.corner, 1.0, box.ways
+        z = (rows @ first.reshape(len(first), -1)).reshape(len(rows), *first.shape[1:])
+        lines = z.transpose((2, 0, 1) if self._last else (1, 0, 2))
+        rest = [layer.transpose(2, 0, 1) if self._last else layer for layer in self._layers[1:]]
+        return DrawnNetworks(self.net, np.ascontiguousarray(lines), [(part[:, :-1], part[:, -1]) for part in rest])
 
     def margins_after(self, z: Floats, wanted: int, some: Any = slice(None)) -> Floats:
         """Margins (rows, networks) of pre-activations (rows, networks, units) of the first layer of some networks."""

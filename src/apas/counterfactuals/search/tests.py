@@ -23,6 +23,7 @@ from apas.certification.derived_seed import DerivedSeed, decide_derived
 from apas.certification.failing_draws import block_size
 from apas.certification.question import Cuts, Draws, LeastDraws, Method, Question, decide
 from apas.counterfactuals.search.observed_split import listed_as_they_are, models_together, quick_encoder
+from apas.counterfactuals.search.offer_regions import OfferRegion
 from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import SearchTest, Task
 from apas.models.as_model import encoded_rows
@@ -52,6 +53,7 @@ class BoundSearchTest:
     target: Any
     delta: float
     demand: float = 0.0
+    origin: Floats | None = None  # the input of the row
     few: ClassVar[bool] = False  # a bound holds for all
     all_accept: ClassVar[bool] = True
 
@@ -65,7 +67,8 @@ class BoundSearchTest:
         return self._bounds(points) - self.demand
 
     def _bounds(self, points: Floats) -> Floats:
-        looks = self.test.look(points, *_repeat(self.target, self.delta, len(points)))
+        inputs = None if self.origin is None else np.broadcast_to(self.origin, points.shape)
+        looks = self.test.look(points, *_repeat(self.target, self.delta, len(points)), inputs=inputs)
         return np.array([np.nan if look.slack is None else look.slack for look in looks])
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
@@ -98,6 +101,7 @@ class DrawnSearchTest:
     rank: int
     some: SideBySide | None = None  # of all the models those that matter near a point
     demand: float = 0.0
+    origin: Floats | None = None  # the input of the row
     _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
     all_accept: ClassVar[bool] = False
 
@@ -129,7 +133,7 @@ class DrawnSearchTest:
         key = points.tobytes()
         if key in self._seen:
             return self._seen[key]
-        margins = self.models.margins(points, self.target)
+        margins = self.test.margins_on(self.models, points, self.target, self.origin)
         margins = np.where(np.isnan(margins), -np.inf, margins) if np.isnan(margins.sum()) else margins
         if len(points) == 1:
             self._seen.clear()
@@ -141,7 +145,8 @@ class DrawnSearchTest:
         width = max(3, self.rank // 2)
         ranks = np.argsort(self._margins(point[None])[:, 0])[max(0, self.rank - width) : self.rank + width + 1]
         # small differences of large numbers: they are taken in float64
-        margins = self.models.take(ranks, np.float64).margins(np.vstack([point[None], others]), self.target)
+        some = self.models.take(ranks, np.float64)
+        margins = self.test.margins_on(some, np.vstack([point[None], others]), self.target, self.origin)
         return np.asarray(np.nan_to_num(margins[:, 1:] - margins[:, :1]).mean(axis=0))
 
     def near(self, point: Floats) -> DrawnSearchTest:
@@ -194,6 +199,7 @@ class CertifyingTest:
     n_deltas: int = 1  # how many different deltas the rows of the call have
     together: int = 1  # how many counterfactuals the confidence must hold for
     seed: DerivedSeed | None = None
+    region: OfferRegion | None = None  # what offers have to bear besides their own numbers
 
     @cached_property
     def draws(self) -> Draws | None:
@@ -201,13 +207,26 @@ class CertifyingTest:
         return self.method if offers(self.method, Draws) else None
 
     def question(
-        self, points: Floats, targets: Array, deltas: Floats, tries: int = 1, shifts: ShiftSet | None = None
+        self,
+        points: Floats,
+        targets: Array,
+        deltas: Floats,
+        tries: int = 1,
+        shifts: ShiftSet | None = None,
+        inputs: Floats | None = None,
     ) -> Question:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
         risk = {"claim_rows": self.together, "tries": tries, "bits": self.seed.bits if self.seed else None}
         about: dict[str, Any] = {**risk, "points": raw, "method": self.method}
-        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
+        asked = Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
+        return asked if self.region is None or inputs is None else self.region.ask(asked, inputs, self.entropy)
+
+    def margins_on(self, models: SideBySide, points: Floats, target: Any, origin: Floats | None) -> Floats:
+        """Margins of points of one row on models of the search, or the least over their regions."""
+        if self.region is None or origin is None:
+            return models.margins(points, target)
+        return self.region.margins(models, points, target, origin)
 
     def can_test(self, rank: int, number: int) -> bool:
         """Whether test number `number` of a rank (0: that of a path) could certify anything: with few draws not all."""
@@ -220,22 +239,28 @@ class CertifyingTest:
             return self.draws.n_samples >= self.draws.least_draws(claim)
         return self.draws.n_samples >= sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
 
-    def look(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
+    def look(
+        self, points: Floats, targets: Array, deltas: Floats, rank: int = 0, inputs: Floats | None = None
+    ) -> list[Look]:
         """What is seen of each candidate for a rank without spending anything."""
         if self.searched is not None:
-            rows = zip(points, targets, deltas, strict=True)
-            slacks = [float(self.for_search(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
+            origins = [None] * len(points) if inputs is None else inputs
+            rows = zip(points, targets, deltas, origins, strict=True)
+            slacks = [float(self.for_search(t, d, origin=x).slacks(point[None])[0]) for point, t, d, x in rows]
             return [Look(slack, slack >= 0) for slack in slacks]
         question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
         if self.draws is not None:
-            return self._look_at_draws(self.draws, question, points)
+            return self._look_at_draws(self.draws, question, points, inputs)
+        question = self.question(points, targets, deltas, inputs=inputs)
         return [_look_at_bound(c) for c in self.decided(question, Stream(self.entropy, "generate"))]
 
-    def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
+    def certify(
+        self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int, inputs: Floats | None = None
+    ) -> list[Certificate]:
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
         # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
         tries = 1 if self.searched is not None else search_tries(rank, number)
-        question = self.question(points, targets, deltas, tries=tries)
+        question = self.question(points, targets, deltas, tries=tries, inputs=inputs)
         if self.seed is not None:  # that of each candidate follows from it alone, so that its draws are fresh
             alone = [question.take(slice(i, i + 1)) for i in range(len(question))]
             return [c for one in alone for c in decide_derived(one, self.seed)]
@@ -245,14 +270,14 @@ class CertifyingTest:
         """What the method says."""
         return decide(question, self.method, stream)
 
-    def for_search(self, target: Any, delta: float, rank: int = 0) -> SearchTest:
+    def for_search(self, target: Any, delta: float, rank: int = 0, origin: Floats | None = None) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
         if self.draws is None:
-            return BoundSearchTest(self, target, delta)
+            return BoundSearchTest(self, target, delta, origin=origin)
         samples, allowed = self.allowance
         if rank:  # its test allows fewer failures, so that the search had better aim at fewer
             allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
-        return DrawnSearchTest(self, target, delta, samples, allowed)
+        return DrawnSearchTest(self, target, delta, samples, allowed, origin=origin)
 
     def search_models(self, delta: float) -> SideBySide:
         """All shifted models that the search looks at."""
@@ -314,7 +339,9 @@ class CertifyingTest:
         bits = None if self.seed is None else self.seed.bits
         return Most(method.coverage, method.confidence, "", self.together, tries, bits)
 
-    def _look_at_draws(self, method: Draws, question: Question, points: Floats) -> list[Look]:
+    def _look_at_draws(
+        self, method: Draws, question: Question, points: Floats, inputs: Floats | None = None
+    ) -> list[Look]:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
         claim = self._claim(method, question.tries)
         samples = method.samples(question, claim)
@@ -325,8 +352,9 @@ class CertifyingTest:
         # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
         if self._network is not None and samples <= self.allowance[0]:  # row by row: no digit depends on the others
-            rows = zip(points, question.target, question.delta.tolist(), strict=True)
-            kept = [self.search_models(delta).margins(point[None], target)[:samples] for point, target, delta in rows]
+            origins = [None] * len(points) if inputs is None else inputs
+            rows = zip(points, question.target, question.delta.tolist(), origins, strict=True)
+            kept = [self.margins_on(self.search_models(d), point[None], t, x)[:samples] for point, t, d, x in rows]
             least = smallest_margins([np.hstack(kept)], allowed + 1)
         else:
             stream, block = Stream(self.entropy, "generate/search"), block_size(question)

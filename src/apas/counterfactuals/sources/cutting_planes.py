@@ -74,7 +74,7 @@ class CuttingPlanes:
             layers = [*net.weights[:-1], last[:-1]], [*net.biases[:-1], last[-1]]
             scores = FeedForward(*layers, activation=list(net.activations), output="softmax")
             if not net.activations:  # the cuts are what enters the first layer
-                pieces = task.once("milp/pieces", lambda: pieces_of(task))
+                pieces = pieces_of(task)
                 parts = [None if piece is None else piece.through(last[:-1]) for piece in pieces.parts]
             # the program's own tolerance is about 1e-7 of the scores: asking for more with each cut ends the search
             margin = self.slack * (1 + len(cuts) / 4) * float(np.abs(last).sum(axis=0).max() + 1)

@@ -27,6 +27,7 @@ import numpy as np
 
 from apas._typing import Bools, Floats
 from apas._validation import check_flag
+from apas.counterfactuals.search.observed_split import quick_encoder, quick_margins
 from apas.counterfactuals.search.refit_search import refit_path
 from apas.counterfactuals.sources.base import Candidate, OnRefits, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
@@ -120,6 +121,16 @@ class _RowUnits:
         rises, falls = (np.array([f.direction == way for f in features]) for way in ("increase", "decrease"))
         low = np.where(rises, np.maximum(low, x), np.minimum(low, x))
         return low, np.where(falls, np.minimum(high, x), np.maximum(high, x))
+
+    @cached_property
+    def levels(self) -> dict[int, Floats]:
+        """The levels that each category may have."""
+        x, found = self.search.input, {}
+        for j, feature in enumerate(self.search.task.space):
+            if feature.kind == "categorical" and self.stepped[j]:
+                every = np.arange(len(feature.values or ()), dtype=np.float64)
+                found[j] = np.append(feature.snapped(every, np.full(len(every), x[j])), x[j])
+        return found
 
     def different(self, points: Floats) -> Bools:
         """Which points differ enough from the counterfactuals the row already has."""
@@ -243,37 +254,38 @@ def _linear_optimum_linf(
 
 def _discrete_step(row: _RowUnits, test: SearchTest, point: Floats, slack: float, slopes: Floats) -> _Step | None:
     """The best change of one feature that moves in steps, the smooth ones making up for it."""
-    others = _discrete_neighbours(row, point)
-    if not len(others):
+    points = _discrete_neighbours(row, point)
+    if not len(points):
         return None
-    slacks = np.nan_to_num(test.slacks(others), nan=-np.inf)
-    widths = np.tile([FIRST, 4 * FIRST, 1.0], len(others))
-    around, known = np.repeat(others, 3, axis=0), np.repeat(slacks, 3)
-    finite = np.isfinite(known)
-    around[finite] = _linear_optima(row, around[finite], known[finite], slopes, widths[finite])
-    points = row.snap(np.vstack([others, around]))
-    again = np.concatenate([slacks, np.nan_to_num(test.slacks(points[len(others) :]), nan=-np.inf)])
-    return _better(row, points, again, np.full(len(points), FIRST), point, slack)
+    slacks = np.nan_to_num(test.slacks(points), nan=-np.inf)
+    if row.smooth.any():
+        widths = np.tile([FIRST, 4 * FIRST, 1.0], len(points))
+        around, known = np.repeat(points, 3, axis=0), np.repeat(slacks, 3)
+        finite = np.isfinite(known)
+        around[finite] = _linear_optima(row, around[finite], known[finite], slopes, widths[finite])
+        around = row.snap(around)
+        points = np.vstack([points, around])
+        slacks = np.concatenate([slacks, np.nan_to_num(test.slacks(around), nan=-np.inf)])
+    return _better(row, points, slacks, np.full(len(points), FIRST), point, slack)
 
 
 def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
     """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
     found, features, x = [], row.search.task.space.features, row.search.input
-    for j in np.flatnonzero(row.stepped):
-        feature, value = features[int(j)], point[j]
+    for j in np.flatnonzero(row.stepped).tolist():
+        feature, value = features[j], point[j]
         if feature.kind == "categorical":
-            values = set(np.arange(len(feature.values or ()), dtype=np.float64).tolist())
-        elif feature.listed is not None:
-            place = int(np.searchsorted(feature.listed, value))
-            values = {float(v) for v in feature.listed[max(0, place - 1) : place + 2]}
+            values = row.levels[j]
         else:
-            values = {value + k * (feature.step or 1.0) for k in (-8, -2, -1, 1, 2, 8)}
-        for other in sorted((values | {float(x[j])}) - {float(value)}):
-            found.append(point.copy())
-            found[-1][j] = other
-    if not found:
-        return np.empty((0, len(point)))
-    points = np.unique(row.snap(np.array(found)), axis=0)
+            steps = value + (feature.step or 1.0) * np.array([-8, -2, -1, 1, 2, 8])
+            if feature.listed is not None:
+                place = int(np.searchsorted(feature.listed, value))
+                steps = feature.listed[max(0, place - 1) : place + 2]
+            values = np.append(feature.snapped(steps, np.full(len(steps), x[j])), x[j])
+        others = np.unique(values[values != value])
+        found.append(np.repeat(point[None], len(others), axis=0))
+        found[-1][:, j] = others
+    points = np.unique(np.concatenate([np.empty((0, len(point))), *found]), axis=0)
     return points[row.different(points)]
 
 
@@ -307,7 +319,7 @@ class RobustOptimum:
     Notes
     -----
     Refits without gradients, such as trees, are searched on a grid: rows by falling mean - k sd of their margins, k
-    from 5 to 1.3. Ensembles of trees of scikit-learn, XGBoost, LightGBM and CatBoost (without categories) are read, so
+    from 8 to 1.4. Ensembles of trees of scikit-learn, XGBoost, LightGBM and CatBoost (without categories) are read, so
     that no refit is asked before the test; other models are asked about 500 rows or more at a time.
 
     Examples
@@ -388,7 +400,7 @@ def _refits_to_search(search: Search, alone: bool) -> Sequence[Model] | None:
 def _safer(search: Search, test: SearchTest, best: Floats | None, start: Floats) -> list[Floats]:
     """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
     anchor = start if best is None else best
-    lost = abs(float(search.task.margins(anchor[None], search.target)[0] - test.slacks(anchor[None])[0]))
+    lost = abs(float(quick_margins(search, anchor[None])[0] - test.slacks(anchor[None])[0]))
     found: list[Floats] = []
     for part in SPARE if best is not None else ():
         point, _ = cheapest_near(search, test.with_more_slack(part * lost), anchor if not found else found[-1])
@@ -405,7 +417,7 @@ def _clearly_safer(search: Search, test: SearchTest, near: SearchTest, *anchors:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     best = anchors[0]
     slacks = np.nan_to_num(near.slacks(np.vstack([_along(search, best, WAY[:1]), *anchors])), nan=-np.inf)
-    wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
+    wanted = CLEARLY * float(quick_margins(search, best[None])[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []
     point, _ = cheapest_near(search, test.with_more_slack(wanted), best)
@@ -455,7 +467,8 @@ def _path(search: Search, test: SearchTest, anchors: list[Floats], allowed: Plau
         return None
     points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
-    points = points[search.task.valid(points, search.target)] if len(points) else points
+    if len(points):  # which ones the model really takes is tested later
+        points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)]
     if allowed is not None and len(points):
         points = allowed.pull_in(search, test, points)
     if not len(points):

@@ -25,7 +25,7 @@ from apas.models.base import Described, LibraryBacked, Model, ModelWrapper, Name
 from apas.models.digest import canonical
 
 if TYPE_CHECKING:
-    from apas.counterfactuals.sources.base import Task
+    from apas.counterfactuals.sources.base import Search, Task
     from apas.counterfactuals.space.space import FeatureSpace
 
 
@@ -367,22 +367,27 @@ class Pieces:
     complaint: str | None = None
     inputs: Floats | None = None  # the rows to explain, encoded along with the others
 
+    def input_row(self, search: Search) -> Floats | None:
+        """The input of a search in model units, if it was encoded along."""
+        given, row = search.task.inputs, search.row
+        if self.inputs is None or given is None or row >= len(self.inputs):
+            return None
+        return self.inputs[row] if np.array_equal(given[row], search.input) else None
+
 
 def pieces_of(task: Task) -> Pieces:
-    """Find what each feature adds: encode rows in which one feature is changed, and pairs of rows to check the sums."""
-    space, numbers = task.space, [numbers_to_try(task, i) for i in range(len(task.space))]
-    tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
-    middle = np.array([n[len(n) // 2] for n in numbers])
-    owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
-    rows = np.tile(middle, (len(owner), 1))
-    rows[np.arange(len(owner)), owner] = np.concatenate(tried)
-    pairs = _pairs(task, numbers, middle)
-    inputs = np.empty((0, len(space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
-    encoded = task.encoded(np.concatenate([rows, *pairs, inputs]))
-    encoded, encoded_inputs = encoded[: len(encoded) - len(inputs)], encoded[len(encoded) - len(inputs) :]
+    """Find what each feature adds, once per task: rows in which one is changed, and pairs of rows to check the sums."""
+    return task.once("pieces", lambda: _pieces_of(task))
+
+
+def _pieces_of(task: Task) -> Pieces:
+    tried, owner, rows, pairs = _probes(task)
+    inputs = _whole_inputs(task)
+    encoded = task.once("pieces/encoded", lambda: task.encoded(probe_rows(task)))
+    encoded_inputs, encoded = encoded[: len(inputs)], encoded[len(inputs) :]
     scale = ACCURACY * np.maximum(np.abs(encoded).max(axis=0, initial=0.0), np.finfo(float).tiny)
     parts: list[Piece | None] = []
-    for i, feature in enumerate(space):
+    for i, feature in enumerate(task.space):
         piece = _piece(feature, tried[i], encoded[: len(rows)][owner == i], scale) if feature.mutable else None
         if piece is None and feature.mutable:
             bends = "numbers to enter the model along straight lines, but the preprocessing bends"
@@ -396,6 +401,27 @@ def pieces_of(task: Task) -> Pieces:
     return Pieces(
         tuple(parts), scale, f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}"
     )
+
+
+def probe_rows(task: Task) -> Floats:
+    """The rows to encode for `pieces_of`, whatever the model: first the inputs, unless cells of them are missing."""
+    *_, rows, pairs = _probes(task)
+    return np.concatenate([_whole_inputs(task), rows, *pairs])
+
+
+def _whole_inputs(task: Task) -> Floats:
+    return np.empty((0, len(task.space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
+
+
+def _probes(task: Task) -> tuple[Any, ...]:
+    """Numbers of each feature that are tried, the feature of each, the rows that try them, and pairs of rows."""
+    space, numbers = task.space, [numbers_to_try(task, i) for i in range(len(task.space))]
+    tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
+    middle = np.array([n[len(n) // 2] for n in numbers])
+    owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
+    rows = np.tile(middle, (len(owner), 1))
+    rows[np.arange(len(owner)), owner] = np.concatenate(tried)
+    return tried, owner, rows, _pairs(task, numbers, middle)
 
 
 def numbers_to_try(task: Task, i: int) -> Floats:

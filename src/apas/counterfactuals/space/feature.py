@@ -235,19 +235,17 @@ class Feature:
         if not self.mutable:
             return original.copy()
         low, high = self._reach(original)
+        if self.listed is None and self.step is None:
+            return nearest_between(wanted, original, low, high, self.size)
         with np.errstate(invalid="ignore"):  # without limits inf - inf
             value = np.clip(wanted, low, np.maximum(low, high))
         if self.listed is not None:
             apart = np.abs(value[:, None] - self.listed)
             apart = np.where((self.listed >= low[:, None]) & (self.listed <= high[:, None]), apart, np.inf)
             value = np.where(np.isfinite(apart.min(axis=1)), self.listed[apart.argmin(axis=1)], original)
-        elif self.step is not None:
+        else:
             value = self._nearest_step(value, low, high, original)
-        value = np.where(low <= high, value, original)
-        # what was there is allowed as well; ties go to it, and so does what differs from it by rounding alone
-        closer = np.abs(wanted - original) <= np.abs(wanted - value)
-        stays = closer | is_same(value, original, self.size) | np.isnan(wanted)  # nothing becomes missing
-        return np.where(stays, original, value)
+        return _or_as_it_was(np.where(low <= high, value, original), wanted, original, self.size)
 
     def allows(self, value: Floats, original: Floats) -> Bools:
         """Which values are allowed, given what they were."""
@@ -290,6 +288,20 @@ class Feature:
             last -= self.on_grid(last) > high
             steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))
             return np.where(first <= last, self.on_grid(steps), original)
+
+
+def nearest_between(wanted: Floats, original: Floats, low: Floats, high: Floats, size: Any) -> Floats:
+    """The nearest numbers between limits, `original` included."""
+    with np.errstate(invalid="ignore"):  # without limits inf - inf
+        value = np.clip(wanted, low, np.maximum(low, high))
+    return _or_as_it_was(np.where(low <= high, value, original), wanted, original, size)
+
+
+def _or_as_it_was(value: Floats, wanted: Floats, original: Floats, size: Any) -> Floats:
+    # what was there is allowed as well; ties go to it, and so does what differs from it by rounding alone
+    closer = np.abs(wanted - original) <= np.abs(wanted - value)
+    stays = closer | is_same(value, original, size) | np.isnan(wanted)  # nothing becomes missing
+    return np.where(stays, original, value)
 
 
 def is_same(value: Any, original: Any, size: Any = 0.0) -> Bools:

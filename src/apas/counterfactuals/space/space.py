@@ -27,7 +27,7 @@ from apas.counterfactuals.space.encoder import (
     missing_rows,
     numbers_of,
 )
-from apas.counterfactuals.space.feature import Feature, is_same
+from apas.counterfactuals.space.feature import Feature, is_changed, is_same, nearest_between
 from apas.errors import InputError
 from apas.models.as_model import encoded_rows
 from apas.models.base import Model, Named, Raw, offers
@@ -378,7 +378,25 @@ class FeatureSpace:
 
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
-        return np.stack([f.snapped(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
+        found, plain = inputs.copy(), self._plain
+        if len(plain):
+            found[:, plain] = nearest_between(points[:, plain], inputs[:, plain], *self._plain_limits)
+        other = (points != inputs).any(axis=0) & ~np.isin(np.arange(len(self)), plain)
+        for i in np.flatnonzero(other).tolist():  # to ask a feature takes longer than to snap its cells
+            found[:, i] = self.features[i].snapped(points[:, i], inputs[:, i])
+        return found
+
+    @cached_property
+    def _plain(self) -> Indices:
+        """Features that may be any number between their limits."""
+        free = [f.mutable and f.listed is None and f.step is None and f.direction is None for f in self.features]
+        return np.flatnonzero(free)
+
+    @cached_property
+    def _plain_limits(self) -> tuple[Floats, Floats, Floats]:
+        """Their least and largest numbers, and sizes."""
+        low, high = np.array([self.features[i].ends for i in self._plain]).T
+        return low, high, self._sizes[self._plain]
 
     def settled(self, points: Floats, inputs: Floats) -> Floats:
         """The rows with the very numbers of their inputs wherever they differ from them by rounding alone."""
@@ -397,9 +415,17 @@ class FeatureSpace:
 
         From a missing cell to a value it is 1, the whole range; one that stays missing costs nothing.
         """
-        found = np.stack([f.differences(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
-        found[np.isnan(points).all(axis=1)] = np.nan  # no point at all
+        apart = np.abs(points - inputs)
+        gone, found = np.isnan(apart), np.where(self._spans > 0, apart / np.abs(self._spans), apart > 0)
+        if gone.any():
+            found[gone] = is_changed(points, inputs)[gone]
+            found[np.isnan(points).all(axis=1)] = np.nan  # no point at all
         return found
+
+    @cached_property
+    def _spans(self) -> Floats:
+        """The ranges of the features, below 0 for categories."""
+        return np.array([-1.0 if f.kind == "categorical" else f.span for f in self.features])
 
     def costs(self, points: Floats, inputs: Floats, distance: str = "l1") -> Floats:
         """What the changes cost, shape (rows,): mean ("l1") or largest ("linf") of the differences."""

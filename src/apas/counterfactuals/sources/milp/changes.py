@@ -72,7 +72,8 @@ def possible_changes(search: Search, parts: Sequence[Piece | None], weights: Flo
     strange = {i: p.numbers[0] for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))}
     rows = np.tile(x, (1 + len(strange), 1))
     rows[range(1, len(rows)), list(strange)] = list(strange.values())
-    reached = search.task.encoded(rows) @ weights + bias
+    known = None if strange else pieces_of(search.task).input_row(search)
+    reached = (search.task.encoded(rows) if known is None else known[None]) @ weights + bias
     own = dict(zip(strange, reached[0] - reached[1:], strict=True))
     avoided = frozenset().union(*search.avoid)
     columns: list[_Column] = []
@@ -272,7 +273,7 @@ def _lines(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats
 def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
     """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
     assert isinstance(task.model, Dense)
-    net, pieces = task.model.as_feedforward(), task.once("milp/pieces", lambda: pieces_of(task))
+    net, pieces = task.model.as_feedforward(), pieces_of(task)
     if pieces.complaint is not None:
         raise Unsupported(pieces.complaint)
     return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]

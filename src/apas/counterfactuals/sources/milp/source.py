@@ -304,7 +304,7 @@ class Nearest:
         cost, deadline = count * cost, self._deadline()
         limit = cost * (1 + NOTHING) + NOTHING
         budget = ChangeBudget(self.changes, limit, task.distance)
-        ranges, pieces = unit_ranges(net, budget), task.once("milp/pieces", lambda: pieces_of(task))
+        ranges, pieces = unit_ranges(net, budget), pieces_of(task)
         # how far a feature may be from where the program has it, which takes it to be on a step before and after
         sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
         beside = 2 * ON_GRID * sizes
@@ -438,7 +438,7 @@ class MilpSource:
             if feature.mutable and any(not np.isfinite(end) and feature.direction != way for end, way in ways):
                 got = f"got {low:g} to {high:g}; give it `low` and `high`."
                 return f"MilpSource needs a range of feature {feature.name!r}, {got}"
-        return task.once("milp/pieces", lambda: pieces_of(task)).complaint
+        return pieces_of(task).complaint
 
     def candidates(self, search: Search, *, rough: bool = False) -> Iterator[Candidate]:
         """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
