@@ -126,3 +126,16 @@ def test_bounds_below_drawn_margins(activation):
         margins = net.shifted_margins(x[None, :], net.classes[wanted], directions * radii, delta)
         assert margins.min() >= outcome.bound
         assert not outcome.proved or margins.min() > 0
+
+
+def test_knowing_the_side_of_a_fixed_phase_saves_cases(monkeypatch):
+    known, unknown = 0, 0
+    for seed in range(8):
+        asked = deep_question(seed)
+        with_side, _ = decided(*asked)
+        with monkeypatch.context() as patch:
+            patch.setattr(phases, "KINKED", ())
+            without, _ = decided(*asked)
+        assert with_side.proved >= without.proved
+        known, unknown = known + with_side.nodes, unknown + without.nodes
+    assert 1.5 * known < unknown

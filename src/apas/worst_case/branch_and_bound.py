@@ -2,9 +2,11 @@
 
 Where the margin has a kink that bends down it is the least of two pieces, and the least of a least needs no
 constraint: fixing a *phase* replaces the kink by one of its pieces on the whole box, and the least of the two bounds is
-a bound. Kinks that bend up are covered by all lines through them, whose slopes are optimised. With every phase fixed
-and the best slopes the bound of a network with two hidden layers is exact; deeper ones can stay open, since the sign
-with which a unit enters the margin then depends on the slopes above it.
+a bound. Which piece is the least one depends on the sign of what enters the kink; that sign may be taken as known in a
+case, and enters its bound with a Lagrange multiplier. Kinks that bend up are covered by all lines through them, whose
+slopes are optimised together with the multipliers. With every phase fixed and the best slopes the bound of a network
+with two hidden layers is exact; deeper ones can stay open, since the sign with which a unit enters the margin then
+depends on the slopes above it.
 
 All open cases are bounded together. What is proved holds in real arithmetic: a case is closed only if its bound
 exceeds what rounding can have added.
@@ -25,9 +27,13 @@ from apas.worst_case.linear import CarriedBound, LayerLines, Objective, Pencil, 
 
 _Phases = NDArray[np.int8]
 _Arrays = list[Floats]
+#: Per layer the slopes down and up, and the multipliers.
+_Slopes = tuple[Floats, Floats, Floats]
+#: Activations whose phases are the two sides of 0.
+KINKED = ("relu", "leaky_relu")
 #: Ascent steps per round: of cases that are split, where another step costs more than the cases it saves, and of those
 #: in which nothing is left to split, whose bounds are as good as their slopes.
-STEPS, STUCK_STEPS = 1, 8
+STEPS, STUCK_STEPS = 2, 8
 #: Rounds without a split, in which only the slopes of a case are improved, before giving up.
 PATIENCE = 6
 #: Cases that are bounded together: at most so many, with at most so many products (some hundredths of a second, so that
@@ -53,7 +59,9 @@ class _PhaseTree:
     """Tables of the lines of each phase, for one row; phase 0 is open."""
 
     def __init__(self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines]) -> None:
-        self.layers, self.base = relaxation.layers, lines
+        self.layers, self.base, names = relaxation.layers, lines, relaxation.net.activations
+        # a fixed phase says on which side of 0 u is, which is a sum of terms where no activation before it is below 0
+        self.sided = [i > 0 and names[i] in KINKED and lines[i - 1].positive for i in range(len(names))]
         self.kinds: list[tuple[int, str]] = []  # what can be split: (layer, "up" | "down" | "sign")
         self.tables: list[tuple[Floats, ...]] = []
         self.splittable: list[Bools] = []
@@ -79,11 +87,11 @@ class _PhaseTree:
             self.tables.append(stacked)
             self.splittable.append(bends)
 
-    def lines(self, phases: list[_Phases], slopes: list[tuple[Floats, Floats]]) -> list[LayerLines]:
+    def lines(self, phases: list[_Phases], slopes: list[_Slopes]) -> list[LayerLines]:
         """The lines of each case."""
         fields = [dict(vars(line)) for line in self.base]
-        for i, (down, up) in enumerate(slopes, start=1):
-            fields[i]["down_slope"], fields[i]["up_slope"] = down, up
+        for i, (down, up, beta) in enumerate(slopes, start=1):
+            fields[i].update(down_slope=down, up_slope=up, beta=beta)
         for (i, side), table, phase in zip(self.kinds, self.tables, phases, strict=True):
             columns = np.arange(phase.shape[1])
             picked = [t[phase, columns] for t in table]
@@ -91,6 +99,8 @@ class _PhaseTree:
                 fields[i]["tilt"], fields[i]["lift"] = picked
             else:
                 fields[i][side] = Pencil(*picked)
+                if side == "up" and self.sided[i]:
+                    fields[i]["side"] = np.array([0.0, -1.0, 1.0])[phase]
                 fields[i][f"{side}_slope"] = np.clip(fields[i][f"{side}_slope"], picked[0], picked[1])
         return [LayerLines(**f) for f in fields]
 
@@ -124,7 +134,7 @@ class _Cases:
     """
 
     phases: list[_Phases]
-    slopes: list[tuple[Floats, Floats]]
+    slopes: list[_Slopes]
     bound: Floats
     stuck: Indices
 
@@ -133,10 +143,10 @@ class _Cases:
 
     @property
     def nbytes(self) -> int:
-        return sum(p.nbytes for p in self.phases) + sum(down.nbytes + up.nbytes for down, up in self.slopes)
+        return sum(p.nbytes for p in self.phases) + sum(part.nbytes for parts in self.slopes for part in parts)
 
     def take(self, items: Indices | slice) -> _Cases:
-        slopes = [(down[items], up[items]) for down, up in self.slopes]
+        slopes = [(down[items], up[items], beta[items]) for down, up, beta in self.slopes]
         return _Cases([p[items] for p in self.phases], slopes, self.bound[items], self.stuck[items])
 
 
@@ -155,7 +165,7 @@ class PhaseSearch:
         self.least = np.inf
         self.best: list[Floats] | None = None
         phases = [np.zeros((1, len(can)), dtype=np.int8) for can in self.tree.splittable]
-        slopes = [(line.down_slope, line.up_slope) for line in lines[1:]]
+        slopes = [(line.down_slope, line.up_slope, np.zeros_like(line.low)) for line in lines[1:]]
         self.waiting = [_Cases(phases, slopes, np.full(1, -np.inf), np.zeros(1, dtype=np.intp))]
         self.stuck = False  # whether some case can neither be closed nor split: no more time would help
         work = sum(layer.middle.size for layer in relaxation.layers[1:])
@@ -202,7 +212,7 @@ class PhaseSearch:
             highest = np.maximum(highest, carried.bound)
         closed = highest > self.allowance
         self.floor = min(self.floor, float(highest[closed].min(initial=np.inf)))
-        slopes = [(line.down_slope, line.up_slope) for line in current[1:]]
+        slopes = [(x.down_slope, x.up_slope, beta) for x in current[1:] if (beta := x.beta) is not None]
         open_cases = np.flatnonzero(~closed)
         left = _Cases(cases_.phases, slopes, highest, cases_.stuck).take(open_cases)
         if not len(left) or not means or time.monotonic() > self.deadline:

@@ -71,8 +71,8 @@ class RivalBounds:
 ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
 #: Cases of branch and bound before the solver has its first turn.
 FIRST_CASES = 2000
-#: Hidden units up to which the solver is asked, since the matrix of its program is dense.
-SOLVER_UNITS = 800
+#: How much time the solver gets, of what has passed; and up to how many hidden units, since its matrix is dense.
+SOLVER_SHARE, SOLVER_UNITS = 0.25, 800
 #: Rows whose linear bounds are computed together.
 BLOCK = 64
 
@@ -234,8 +234,8 @@ class _RowVerdicts:
     def _decide_pair(self, row: int, pair: RivalBounds, deadline: float) -> tuple[float, str]:
         """A lower bound on the margin against one rival, and what proved it; or the row is broken on the way.
 
-        Which of the two is the better one shows only once it has ended: so each in turn gets as much time as the
-        other has had, and the best of both is at most some times away.
+        Which of the two is the better one shows only once it has ended. As a rule it is branch and bound: so the solver
+        gets a share of the time that this has had, in turns, and the best of both is at most some times away.
         """
         allowance, finding, began = float(pair.allowance[0]), self.found[row], time.monotonic()
         search = PhaseSearch(self.relaxation, pair.units, pair.current, pair.pushes, allowance)
@@ -253,7 +253,7 @@ class _RowVerdicts:
             now = time.monotonic()
             if not solver or now >= deadline:
                 break
-            until = deadline if search.stuck else min(deadline, now + now - began)
+            until = deadline if search.stuck else min(deadline, now + SOLVER_SHARE * (now - began))
             program = program or reduced_program(self.relaxation, pair.units, pair.objective)
             bound = self._solver(row, pair, program, until, min(result.least, float(pair.least[0])))
             if bound is not None:

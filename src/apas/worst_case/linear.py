@@ -274,6 +274,12 @@ class LayerLines:
     high: Floats
     positive: bool
     """Whether no activation is below 0, so that each is its own magnitude."""
+    slack: Floats
+    """What rounding can change in a computed bound on a pre-activation, (rows,)."""
+    side: Floats | None = None
+    """Per unit 1 where u is known to be at most 0, -1 where it is at least 0, else 0; None if nothing is known."""
+    beta: Floats | None = None
+    """Lagrange multipliers, at least 0, of what is known."""
 
     @classmethod
     def box(cls, name: str, units: Units) -> LayerLines:
@@ -281,10 +287,10 @@ class LayerLines:
         none = np.zeros((1, 1))
         nothing, positive = Pencil(none, none, none, none), is_positive(name)
         magnitude = (none, none) if positive else chord_of_magnitude(units.low, units.high)
-        return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive)
+        return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive, none[0])
 
     @classmethod
-    def open(cls, name: str, units: Units) -> LayerLines:
+    def open(cls, name: str, units: Units, slack: Floats) -> LayerLines:
         """Lines for the whole range of each unit."""
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
         low_u, high_l = (units.low_l, units.high_u) if lowest(name) is not None else (units.low_u, units.high_l)
@@ -293,7 +299,7 @@ class LayerLines:
         slopes = down.leaning_slope(units.low_l, high_l), up.leaning_slope(-units.high_u, -low_u)
         none = np.zeros((1, 1))
         magnitude = (none, none) if is_positive(name) else chord_of_magnitude(units.low, units.high)
-        return cls(down, up, *slopes, *magnitude, units.low, units.high, is_positive(name))
+        return cls(down, up, *slopes, *magnitude, units.low, units.high, is_positive(name), slack)
 
     def take(self, items: Indices) -> LayerLines:
         """The same for some of the items."""
@@ -303,7 +309,8 @@ class LayerLines:
 
         down, up = (Pencil(some(p.flat), some(p.steep), some(p.at), some(p.value)) for p in (self.down, self.up))
         slopes, magnitude = (some(self.down_slope), some(self.up_slope)), (some(self.tilt), some(self.lift))
-        return LayerLines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
+        ends = some(self.low), some(self.high)
+        return LayerLines(down, up, *slopes, *magnitude, *ends, self.positive, some(self.slack))
 
 
 def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -347,6 +354,12 @@ def carried_back(
             slope = np.where(small, line.down_slope, line.up_slope)
             height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
             g, size_g = c * slope, size * slope
+            if line.side is not None and line.beta is not None:
+                # weak duality: on the known side of u, ``side * beta * u`` is at most 0, and adding it keeps a bound
+                # a bound. Rounding does to these terms what it does to bounds on u: twice as much is taken off
+                more = line.side * line.beta
+                g, size_g = g + more, size_g - more
+                const = const - 2 * line.slack * line.beta.sum(axis=1)
             const = const + np.einsum("nu,nu->n", size, height) + g @ layer.bias - size_g @ layer.bias_reach
             lin, rho = g @ layer.middle.T, layer.spread_back(size_g)
     least = np.einsum("nu,nu->n", np.maximum(c, 0.0), line.low) + np.einsum("nu,nu->n", np.minimum(c, 0.0), line.high)
@@ -355,14 +368,14 @@ def carried_back(
 
 def gradients(
     layers: Sequence[MovingLayer], lines: Sequence[LayerLines], carried: CarriedBound
-) -> tuple[list[Floats], list[Floats], list[Floats]]:
+) -> tuple[list[Floats], list[Floats | None], list[Floats], list[Floats]]:
     """Where the bound is least: activations of all layers, and of all but the first the arguments of its lines.
 
-    Also the gradient of the bound by the slopes that it used. The activations of the first layer are at ends of their
-    box; from there the values are carried forward along the lines.
+    Also the gradients of the bound by the slopes that it used and by the multipliers. The activations of the first
+    layer are at ends of their box; from there the values are carried forward along the lines.
     """
     a = np.where(carried.coefficients[0] >= 0, lines[0].low, lines[0].high)
-    by_slope, arguments, points = [], [], [a]
+    by_slope, by_beta, arguments, points = list[Floats](), list[Floats | None](), list[Floats](), [a]
     for i in range(1, len(carried.coefficients)):
         layer, line, c, before = layers[i], lines[i], carried.coefficients[i], lines[i - 1]
         spread = layer.spread(a if before.positive else before.tilt * a + before.lift)
@@ -372,10 +385,11 @@ def gradients(
         slope = np.where(small, line.down_slope, line.up_slope)
         height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
         by_slope.append(np.abs(c) * (y - np.where(small, line.down.at, line.up.at)))
+        by_beta.append(None if line.side is None else line.side * (z + spread))
         arguments.append(y)
         a = sign * (slope * y + height)
         points.append(a)
-    return by_slope, arguments, points
+    return by_slope, by_beta, arguments, points
 
 
 def ascend(
@@ -385,12 +399,16 @@ def ascend(
 
     Returns the new lines, and the arguments and points of `gradients`.
     """
-    by_slope, arguments, points = gradients(layers, lines, carried)
+    by_slope, by_beta, arguments, points = gradients(layers, lines, carried)
     length = np.zeros(len(carried.bound))
     for i, gradient in enumerate(by_slope, start=1):
         line, small = lines[i], carried.coefficients[i] >= 0
         gradient[np.where(small, line.down.steep <= line.down.flat, line.up.steep <= line.up.flat)] = 0.0
         length += np.einsum("nu,nu->n", gradient, gradient)
+        known, beta = by_beta[i - 1], line.beta
+        if known is not None and beta is not None:
+            known[(beta <= 0) & (known < 0)] = 0.0  # a multiplier does not fall below 0
+            length += np.einsum("nu,nu->n", known, known)
     # a length of 0 means that nothing moves, whatever it is divided by
     step = (np.maximum(target - carried.bound, 0.0) / np.maximum(length, 1e-300))[:, None]
     new = [lines[0]]
@@ -398,7 +416,10 @@ def ascend(
         line, small, change = lines[i], carried.coefficients[i] >= 0, step * gradient
         down = np.clip(line.down_slope + np.where(small, change, 0.0), line.down.flat, line.down.steep)
         up = np.clip(line.up_slope + np.where(small, 0.0, change), line.up.flat, line.up.steep)
-        new.append(replace(line, down_slope=down, up_slope=up))
+        known, beta = by_beta[i - 1], line.beta
+        if known is not None and beta is not None:
+            beta = np.maximum(beta + step * known, 0.0)
+        new.append(replace(line, down_slope=down, up_slope=up, beta=beta))
     return new, arguments, points
 
 
@@ -437,7 +458,7 @@ class Relaxation:
             slack = allowance[i][:, None]
             low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
             units.append(Units(low_l, high_l, low_u, high_u, *activation_range(names[i], low_l, high_u)))
-            lines.append(LayerLines.open(names[i], units[-1]))
+            lines.append(LayerLines.open(names[i], units[-1], allowance[i]))
         return units, lines, allowance[-1]
 
     def allowance(self, X: Floats) -> list[Floats]:

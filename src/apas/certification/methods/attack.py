@@ -96,6 +96,8 @@ ROWS, POINTS = 256, 1 << 22
 FAR_BELOW = 2.0**-24
 #: Rounds of shrinking delta and searching again, and the relative gain below which a row has come to rest.
 ROUNDS, REST = 8, 1e-6
+#: How many times shorter the first searches are.
+SHORT = 4
 #: Halvings of a bracket around the delta at which a given direction begins to fail.
 HALVINGS = 40
 #: By how much delta is raised until the witness stands up to confirmation.
@@ -224,18 +226,23 @@ def _parts(question: Question) -> list[Indices]:
 def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
     """Deltas at which the rows break, as small as can be found, and the points that break them."""
     delta, points = _bracket_deltas(space, start, limit, attack)
-    rows = np.flatnonzero(np.isfinite(delta))
-    for _ in range(ROUNDS):
-        if not len(rows):
-            break
-        before = delta[rows]
-        delta[rows] = _lower_deltas(space.take(rows), points[rows], start[rows], before)
-        if space.closed_form:
-            break
-        part = space.take(rows).at(delta[rows])
-        found = part.search(restarts=attack.restarts, steps=attack.steps, warm=points[rows])
-        points[rows] = found.points
-        rows = rows[(found.margins < 2 * part.goal) & (delta[rows] < (1 - REST) * before)]
+    broken = np.flatnonzero(np.isfinite(delta))
+    if len(broken):
+        delta[broken] = _lower_deltas(space.take(broken), points[broken], start[broken], delta[broken])
+    # short searches come to rest where long ones do, as a rule; a long one has the last word
+    for steps in () if space.closed_form else (attack.steps // SHORT, attack.steps):
+        rows = broken
+        for _ in range(ROUNDS):
+            if not len(rows):
+                break
+            part = space.take(rows).at(delta[rows])
+            found = part.search(restarts=attack.restarts, steps=steps, warm=points[rows])
+            worse = np.flatnonzero(found.margins < 2 * part.goal)
+            rows, before = rows[worse], delta[rows[worse]]
+            if len(rows):
+                points[rows] = found.points[worse]
+                delta[rows] = _lower_deltas(space.take(rows), points[rows], start[rows], before)
+                rows = rows[delta[rows] < (1 - REST) * before]
     return delta, points
 
 
