@@ -1,7 +1,7 @@
 # Everything a fresh machine needs is Python 3.11 or newer (with venv) and make.
 #   make demo          a short story in the terminal, and a report in apas-demo
 #   make test          the test suite (TORCH=1 adds PyTorch, BROWSER=1 the tests in a browser, LIBRARIES=1 boosted trees,
-#                      skorch and Keras)
+#                      skorch, Keras and MLflow)
 #   make check         lint, types, docs and tests: what a change must pass
 #   make lowest        the fast tests with the oldest versions that are allowed (Python 3.11 or 3.12)
 #   make dist          wheel and sdist in dist/; the wheel is tried in an empty environment
@@ -40,7 +40,7 @@ $(VENV)/.test$(KIND): $(BIN)/python pyproject.toml
 	$(PIP_INSTALL) -e '.[test,report,plot$(MORE)]'
 	@touch $@
 $(VENV)/.dev$(KIND): $(BIN)/python pyproject.toml
-	$(PIP_INSTALL) -e '.[test,report,plot,dask,notebooks,docs,dev$(MORE)]'
+	$(PIP_INSTALL) -e '.[test,report,plot,dask,postgres,notebooks,docs,dev$(MORE)]'
 	@touch $@
 # The oldest versions have no wheels for a newer Python, and to compile them would test something else.
 OLDEST = import tomllib; \

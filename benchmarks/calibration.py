@@ -253,7 +253,7 @@ def speed() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("resplits", "backtest", "speed"))
-    parser.add_argument("--repeats", type=int, default=200, help="divisions, or banks of the backtest")
+    parser.add_argument("--repeats", type=int, help="divisions (200 unless given), or banks of the backtest (10)")
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
     parser.add_argument("--processes", nargs="+", default=list(PROCESSES), choices=PROCESSES)
     parser.add_argument("--seed", type=int, default=0, help="of divisions, updates, loans and banks")
@@ -261,8 +261,8 @@ if __name__ == "__main__":
     given = parser.parse_args()
     with threadpool_limits(1):
         if given.what == "resplits":
-            resplits(given.repeats, given.data, given.processes, given.seed)
+            resplits(given.repeats or 200, given.data, given.processes, given.seed)
         elif given.what == "backtest":
-            backtests(given.repeats, given.draw, given.seed)
+            backtests(given.repeats or 10, given.draw, given.seed)
         else:
             speed()

@@ -83,3 +83,47 @@ def test_gate(checkout, bias, kept):
     assert ("BROKEN_OUTSIDE" in summary) == (not kept)
     failures = ElementTree.parse(checkout / "audit.xml").getroot()[0].get("failures")
     assert failures == ("0" if kept else "1")
+
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+USES = yaml.safe_load((ROOT / "docs" / "examples" / "promises-action.yml").read_text(encoding="utf-8"))
+
+
+def play_action(folder: Path, **given: str) -> list[int]:
+    """Run the steps of the composite action as GitHub does: expressions only in `env`, defaults for what is not given."""
+    values = {name: entry.get("default", "") for name, entry in ACTION["inputs"].items()} | given
+    known = {f"inputs.{name}": value for name, value in values.items()} | {"github.action_path": str(ROOT)}
+    codes: list[int] = []
+    for step in ACTION["runs"]["steps"]:
+        assert "${{" not in step["run"]
+        told = {key: re.sub(r"\$\{\{ (.*?) \}\}", lambda m: known[m[1]], text) for key, text in step["env"].items()}
+        line = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        if not any(codes):
+            done = subprocess.run(
+                line, cwd=folder, env=os.environ | told, capture_output=True, timeout=120, check=False
+            )
+            codes.append(done.returncode)
+    return codes
+
+
+@pytest.mark.parametrize(("bias", "kept"), [(-0.01, True), (-0.2, False)])
+def test_the_action_and_the_workflow_that_uses_it(checkout, bias, kept):
+    apas.save_model(linear(bias), checkout / "models" / "candidate.json")
+    (step,) = [step for step in USES["jobs"]["audit"]["steps"] if step["uses"] == "./.apas"]
+    assert set(step["with"]) <= set(ACTION["inputs"])
+    assert play_action(checkout, **step["with"], extras="onnx") == [0, 0 if kept else 1]
+    assert (checkout / "installed.txt").read_text() == f"install {ROOT}[onnx]\n"
+    assert "BROKEN" in (checkout / "summary.md").read_text() or kept
+    suite = ElementTree.parse(checkout / "apas-audit" / "audit.xml").getroot()
+    assert bool(suite.findall(".//failure")) is not kept
+
+
+def test_the_action_takes_a_ledger_and_names_with_spaces(checkout):
+    apas.save_model(linear(-0.2), checkout / "models" / "candidate; echo x.json")
+    with apas.Ledger(checkout / "all promises.db") as ledger:
+        ledger.add(checkout / "promises" / "promises.json")
+    codes = play_action(checkout, promises="all promises.db", candidate="models/candidate; echo x.json")
+    assert codes == [0, 1]
+    with apas.Ledger(checkout / "all promises.db") as ledger:
+        assert set(ledger.to_frame()["state"]) == {"open"}  # a candidate may never be used
+    assert play_action(checkout, promises="nowhere.json", candidate="models/certified.json") == [0, 2]

@@ -14,7 +14,7 @@ from apas.models.feedforward import FeedForward
 from apas.models.forward import margins_from_scores, scores
 from apas.shifts.base import Box, Embedded, MovesInput
 from apas.shifts.box_rounding import inside_box, within_box
-from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
+from apas.worst_case.exact_arithmetic import exact_sign, is_piecewise_linear
 
 
 def confirmed_witness(question: Question, row: int, values: Floats, direction: Floats | None = None) -> Witness | None:
@@ -53,7 +53,7 @@ def _fails(alone: Question, values: Floats) -> bool:
     """Whether the one row of a question is not valid on parameters, beyond doubt."""
     network = alone.network
     margin = _margin(alone, network, values)
-    if network is not None and not alone.single and PIECEWISE_LINEAR.issuperset(network.activations):
+    if network is not None and not alone.single and is_piecewise_linear(network.activations):
         if valid(margin, alone.strict)[0]:
             return False
         tensors, wanted = _tensors(network, values), int(alone.wanted[0])

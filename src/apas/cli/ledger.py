@@ -51,11 +51,16 @@ ledger_app = typer.Typer(
 )
 #: What SQLite keeps beside the file.
 BESIDE = ("-wal", "-shm", "-journal")
-LedgerFile = Annotated[Path, Argument(help="Ledger file (SQLite).")]
+LedgerPlace = Annotated[str, Argument(metavar="LEDGER", help="Ledger: a file (SQLite), or postgresql://...")]
 TrustClock = Annotated[
     bool,
     Option("--trust-clock", help="The clock is right, although it is far from the last entry of the ledger's history."),
 ]
+
+
+def _file(ledger: str) -> Path | None:
+    """The file of a ledger, None for a server's."""
+    return None if "://" in ledger else Path(ledger)
 
 
 #: How a promise ends.
@@ -66,7 +71,7 @@ PromiseState = StrEnum("PromiseState", "open honoured broken expired withdrawn")
 
 @ledger_app.command("add")
 def add_command(
-    ledger: Annotated[Path, Argument(help="Ledger file; made if there is none.")],
+    ledger: Annotated[str, Argument(help="Ledger: a file, or postgresql://...; made if there is none.")],
     certificates: options.CertificatesFile,
     references: Annotated[
         Path | None, optional("File with a reference per row, one per line; or a CSV file.", "names of rows")
@@ -83,7 +88,7 @@ def add_command(
     from apas import Ledger, load_certificates
     from apas.contracts.promises import checked_promises
 
-    check_outputs({"LEDGER": ledger}, certificates, references)
+    check_outputs({"LEDGER": _file(ledger)}, certificates, references)
     names = read_references(references, reference_column)
     # before the ledger is opened: a refusal must not leave an empty one behind
     checked_promises(certificates, names, expires, datetime.now(UTC).date().isoformat())
@@ -99,7 +104,7 @@ def add_command(
 
 @ledger_app.command("list")
 def list_command(
-    ledger: LedgerFile,
+    ledger: LedgerPlace,
     state: Annotated[PromiseState | None, optional("Only promises in this state.", "all")] = None,
     history: Annotated[str | None, optional("Show what became of the promises to this reference.")] = None,
     trust_clock: TrustClock = False,
@@ -135,7 +140,7 @@ def list_command(
 @ledger_app.command("audit")
 @options.group_options
 def audit_command(
-    ledger: LedgerFile,
+    ledger: LedgerPlace,
     new_model: options.ModelFile,
     *,
     base: Annotated[list[Path] | None, optional("Model file of a certified model; may be given several times.")] = None,
@@ -152,8 +157,9 @@ def audit_command(
     """
     from apas import Ledger
 
-    beside = [ledger.with_name(ledger.name + ending) for ending in BESIDE]
-    how.check_outputs(ledger, beside, new_model, base)
+    file = _file(ledger)
+    own = [] if file is None else [file, *(file.with_name(file.name + ending) for ending in BESIDE)]
+    how.check_outputs(own, new_model, base)
     new, *old = (how.read(path) for path in (new_model, *(base or ())))
     with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         report = book.audit(new, base=old or None, record=not dry_run, strict=strict, **how.arguments())
@@ -162,7 +168,7 @@ def audit_command(
 
 @ledger_app.command("retire")
 def retire_command(
-    ledger: LedgerFile,
+    ledger: LedgerPlace,
     references: Annotated[list[str], Argument(help="Whose promises to close.")],
     outcome: Annotated[Retired, Option("--as", help="How they ended.")] = Retired.honoured,
     digest: Annotated[str, optional("How the digest of the promise begins, if there are several.", "all")] = "",

@@ -394,7 +394,7 @@ def audit(
         regions = {} if question.regions is None else region_outcomes(question)
     shift = new.shift(shifts)
     asked = [(item.delta, is_proof(item.claim)) for item in found]
-    refit = _measure_refit(new, shifts, data)
+    refit = _measure_refit(new, shifts, None if validity_only else data)
     lies = new.lies_in(shifts, asked, shift, refit)
     beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[asked[i]], beside, doubts[i]) for i, item in enumerate(found)]
@@ -440,7 +440,9 @@ def _measure_refit(new: Successor, shifts: Any, data: Sequence[Any] | None) -> R
     if data is not None and (not offers(shifts, Refitted) or not isinstance(data, Sequence) or len(data) not in (2, 3)):
         what = "the table (X, y) or (X, y, sample_weight) of a refit, and goes with certificates about DataChange"
         raise InputError(f"`data` of audit must be {what}, got {type(data).__name__} for {shifts!r}.")
-    if data is None or new.base is None or new.differs:
+    if data is not None and new.base is None:
+        raise InputError("`base` of audit must be given with `data`: what is measured is a refit of that model.")
+    if data is None or new.differs:
         return None
     if offers(shifts, Incomplete):
         raise InputError(f"`shifts` of audit must be given with `data`: {shifts.missing}.")

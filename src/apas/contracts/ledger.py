@@ -1,4 +1,4 @@
-"""`Ledger`: all promises that are owed, in one SQLite file that many may write to at a time."""
+"""`Ledger`: all promises that are owed, in one SQLite file or PostgreSQL database that many may write to at a time."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class Ledger:
     Parameters
     ----------
     path : path
-        The file.
+        The file; or the address of a PostgreSQL database, such as ``postgresql://user@host:5432/name`` (extra
+        ``postgres``), in which the ledger has a schema of its own.
     create : bool, default True
         Whether to make a ledger where there is none.
     clock : callable, optional
@@ -140,14 +141,14 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        self._book.connection.close()
+        """Close it."""
+        self._book.store.close()
 
     def __len__(self) -> int:
         return int(self._book.rows("SELECT count(*) FROM promises")[0][0])
 
     def __repr__(self) -> str:
-        return f"<Ledger {str(self._book.path)!r}>"
+        return f"<Ledger {self._book.path!r}>"
 
     def add(
         self,
@@ -318,7 +319,7 @@ class Ledger:
             raise InputError(f"`reference` must be a text or None, got {reference!r}.")
         lines = self._book.rows(
             "SELECT reference, digest, at, event, history.state, history.model, detail FROM history "
-            "JOIN promises ON promises.id = promise WHERE ? IS NULL OR reference = ? ORDER BY history.id",
+            "JOIN promises ON promises.id = promise WHERE CAST(? AS TEXT) IS NULL OR reference = ? ORDER BY history.id",
             reference,
             reference,
         )

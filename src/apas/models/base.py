@@ -232,6 +232,9 @@ class Chained(Protocol):
     def dense_chain(self) -> DenseChain | None:
         """The network, and which parameter of the model each of its numbers is; None if it is not dense after all."""
 
+    def not_dense(self) -> str:
+        """Why it is not dense after all, with the name of the layer; empty if it is."""
+
 
 @runtime_checkable
 class Differentiable(Protocol):

@@ -25,12 +25,11 @@ from apas._validation import check_names, check_probability
 from apas.errors import InputError
 from apas.models import forward
 from apas.models.base import ABSENT, ROUNDING, Parameters, class_indices
-from apas.models.forward import ACTIVATIONS, GELU_STEEPEST_ROUND
+from apas.models.forward import ACTIVATIONS
 
 ROUNDOFF = 2.0**-24  # half the distance from 1 to the next float32 number
 #: How many times that an activation function of a library may be off, as a share of its argument's magnitude or of 1.
 FUNCTION = 16
-STEEPEST = {"gelu": GELU_STEEPEST_ROUND}  # steeper than 1 is one activation alone
 #: Added to every magnitude, so that the bound covers what underflow does; and from where on numbers may overflow.
 SMALL, LARGEST = 2.0**-100, 1e38
 
@@ -44,7 +43,7 @@ def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
             return float("inf")
         error += (1 + error) * share / (1 - share)
         if i < len(activations):
-            error *= STEEPEST.get(activations[i], 1.0)
+            error *= max(1.0, forward.steepest(activations[i]))
             error += FUNCTION * ROUNDOFF * (1 + error)
     return error + 8 * ROUNDOFF  # the difference of two scores, and its comparison with a threshold that is rounded too
 
@@ -236,7 +235,7 @@ class FeedForward:
         dtype: str = "float64",
     ) -> None:
         matrices, vectors = check_layers(weights, biases)
-        activations = check_activations(activation, len(matrices) - 1)
+        activations = self._check_activations(activation, len(matrices) - 1)
         if output not in OUTPUTS:
             raise InputError(f"`output` of FeedForward must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
         labels = check_classes(classes, output, matrices[-1].shape[1])
@@ -265,6 +264,8 @@ class FeedForward:
         """Per layer the magnitudes of each input's weights added up, the largest of these sums, that of the biases."""
         sums = [np.abs(w).sum(axis=1) for w in self.weights]
         return [(s, float(s.max()), float(np.abs(b).sum())) for s, b in zip(sums, self.biases, strict=True)]
+
+    _check_activations = staticmethod(check_activations)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in FeedForward.__annotations__:
@@ -316,12 +317,10 @@ class FeedForward:
     def _sizes(self, X: Floats, radii: Floats, delta: float | Floats, *, single: bool = False) -> Floats:
         """Sums of magnitudes behind the scores, (rows, outputs); in `single` precision with under- and overflow."""
         sizes, reach = np.abs(self.parameters.values), np.asarray(delta, dtype=np.float64)
-        # by how much an activation can exceed the magnitude of its pre-activation; all others never do
-        a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}
+        a = np.abs(X)
         largest: Any = 0.0
         if single:
             a, sizes = a + SMALL, sizes + SMALL
-            more["elu"] = 1.0  # computed as exp(z) - 1, it is off by units of 1
             largest = np.maximum(a.max(axis=-1, initial=0.0), sizes.max() + reach * radii.max())
         reach = reach[:, None] if reach.ndim else reach
         layers, moves = self.parameters.split(sizes), self.parameters.split(radii)
@@ -330,7 +329,11 @@ class FeedForward:
             z += reach * (a @ moves[2 * i])
             z += layers[2 * i + 1] + reach * moves[2 * i + 1]
             if i < len(self.activations):
-                z += more.get(self.activations[i], 0.0)
+                name = self.activations[i]
+                z *= forward.growth(name)
+                z += forward.excess(name)
+                if single and any(forward.shape_of(inner)[0] == "elu" for inner in forward.inner_names(name)):
+                    z += forward.growth(name)  # computed as exp(z) - 1, it is off by units of 1
             a = z
             if single:
                 largest = np.maximum(largest, a.max(axis=-1))
@@ -353,7 +356,7 @@ class FeedForward:
     def _with(self, **changed: Any) -> FeedForward:
         kept = ("weights", "output", "threshold", "classes", "feature_names", "dtype")
         same = {"biases": self.given_biases, "activation": self.activations, **{k: getattr(self, k) for k in kept}}
-        return FeedForward(**{**same, **changed})
+        return type(self)(**{**same, **changed})
 
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:
         """The same network with other names of its inputs."""

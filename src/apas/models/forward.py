@@ -16,8 +16,10 @@ bounded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -58,31 +60,131 @@ ACTIVATIONS: dict[str, Callable[[Floats], object]] = {
 }
 
 
+def _silu(z: Floats) -> None:
+    z *= _sigmoid_of(z)
+
+
+def _gelu_tanh(z: Floats) -> None:
+    z *= 0.5 * (1.0 + np.tanh(_cubic(z)))
+
+
+def _cubic(z: Floats) -> Floats:
+    return np.asarray((2.0 / np.pi) ** 0.5 * (z + 0.044715 * z**3))
+
+
+#: Activations of dense chains that have no settings, besides those above.
+SMOOTH: dict[str, Callable[[Floats], object]] = {"silu": _silu, "gelu_tanh": _gelu_tanh}
+# Those that have some are leaky_relu(slope below 0), clip(both ends), elu(height below 0) and softplus(steepness, from
+# what product of it and the argument on it is the identity).
+#: What older names stand for.
+_SHORT = {
+    "relu": ("leaky_relu", (0.0,)),
+    "leaky_relu": ("leaky_relu", (LEAKY_SLOPE,)),
+    "hard_tanh": ("clip", (-1.0, 1.0)),
+}
+
+
+@cache
+def shape_of(name: str) -> tuple[str, tuple[float, ...]]:
+    """What an activation is, and its settings: "leaky_relu(0.2)" is a leaky_relu of slope 0.2, and so is relu, of 0."""
+    if name in _SHORT:
+        return _SHORT[name]
+    kind, _, rest = name.partition("(")
+    return kind, tuple(float(text) for text in rest.rstrip(")").split(",")) if rest else ()
+
+
+@cache
+def units_of(name: str) -> tuple[tuple[str, slice], ...]:
+    """The activations of a layer whose units have several, "relu*3+identity*2": which units have each."""
+    parts, start = [], 0
+    for text in name.split("+") if "*" in name else ():
+        inner, _, count = text.rpartition("*")
+        parts.append((inner, slice(start, start + int(count))))
+        start += int(count)
+    return tuple(parts)
+
+
+def inner_names(name: str) -> tuple[str, ...]:
+    """The different activations of a layer."""
+    return tuple(dict.fromkeys(inner for inner, _ in units_of(name))) or (name,)
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def by_units(function: _Function) -> _Function:
+    """Let a function of an activation and arrays, whose last axis are units, take layers whose units have several."""
+
+    @wraps(function)
+    def whole(name: str, *arrays: Floats, **options: Any) -> Any:
+        if "*" not in name:
+            return function(name, *arrays, **options)
+        return _joined([function(n, *(a[..., part] for a in arrays), **options) for n, part in units_of(name)])
+
+    return cast(_Function, whole)
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts, axis=-1)
+    columns = zip(*(part if isinstance(part, tuple) else vars(part).values() for part in parts), strict=True)
+    joined = tuple(_joined(list(column)) for column in columns)
+    return joined if isinstance(parts[0], tuple) else type(parts[0])(*joined)
+
+
 def activate(name: str, z: Floats) -> Floats:
     """Apply the activation `name` to `z` in place and return `z`."""
-    ACTIVATIONS[name](z)
+    if name in ACTIVATIONS:
+        ACTIVATIONS[name](z)
+    elif "*" in name:
+        for inner, part in units_of(name):
+            activate(inner, z[..., part])
+    elif name in SMOOTH:
+        SMOOTH[name](z)
+    else:
+        kind, numbers = shape_of(name)
+        if kind == "leaky_relu":
+            np.maximum(z, numbers[0] * z, out=z)
+        elif kind == "clip":
+            np.clip(z, *numbers, out=z)
+        elif kind == "elu":
+            np.copyto(z, np.where(z > 0, z, numbers[0] * np.expm1(np.minimum(z, 0.0))))
+        else:  # softplus, which is the identity from some point on
+            steep, last = numbers
+            np.copyto(z, np.where(steep * z > last, z, np.logaddexp(steep * z, 0.0) / steep))
     return z
 
 
+@by_units
 def derivative(name: str, z: Floats) -> Floats:
     """Derivative of the activation `name` at the pre-activations `z`; at a kink that of the flatter piece."""
+    kind, numbers = shape_of(name)
     if name == "relu":
         return (z > 0).astype(np.float64)
-    if name == "leaky_relu":
-        return np.where(z > 0, 1.0, LEAKY_SLOPE)
-    if name == "hard_tanh":
-        return (np.abs(z) < 1).astype(np.float64)
+    if kind == "leaky_relu":
+        return np.where(z > 0, 1.0, numbers[0])
+    if kind == "clip":
+        return ((z > numbers[0]) & (z < numbers[1])).astype(np.float64)
     if name == "identity":
         return np.ones_like(z)
     if name == "tanh":
         return np.asarray(1 - np.tanh(z) ** 2)
-    if name == "softplus":
-        return _sigmoid_of(z)
-    if name == "elu":
-        return np.exp(np.minimum(z, 0.0))
+    if kind == "softplus":
+        return _sigmoid_of(z if not numbers else np.where(numbers[0] * z > numbers[1], np.inf, numbers[0] * z))
+    if kind == "elu":
+        below = np.exp(np.minimum(z, 0.0))
+        return below if not numbers else np.where(z > 0, 1.0, numbers[0] * below)
     if name == "sigmoid":
         s = _sigmoid_of(z)
         return s * (1 - s)
+    if name == "silu":
+        s = _sigmoid_of(z)
+        return np.asarray(s * (1 + z * (1 - s)))
+    if name == "gelu_tanh":
+        t = np.tanh(_cubic(z))
+        slope = (2.0 / np.pi) ** 0.5 * (1 + 3 * 0.044715 * z * z)
+        # far out the slope overflows where the other factor is 0
+        return np.asarray(0.5 * (1 + t) + 0.5 * z * np.where(np.abs(t) == 1, 0.0, (1 - t * t) * slope))
     from scipy.special import erf
 
     # gelu: Phi(z) + z phi(z), with phi the density of the normal distribution
@@ -146,7 +248,9 @@ def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float 
                 layer += base[:, :, None]
             z = np.einsum("mis,ios->mos", a, layer[:-1])
             z += layer[-1]
-        a = activate(net.activations[i], z) if i < len(net.activations) else z
+        if i < len(net.activations):
+            activate(net.activations[i], z.transpose(0, 2, 1) if "*" in net.activations[i] else z)
+        a = z
     return a.transpose(2, 0, 1)
 
 
@@ -266,9 +370,12 @@ def _score_gradients(scores: Floats, wanted: Indices) -> Floats:
     return gradients
 
 
+@by_units
 def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Least and largest value of an activation over ``[low, high]``."""
     least, most = activate(name, low.copy()), activate(name, high.copy())
+    if name.startswith("softplus("):  # which falls a little where it becomes the identity
+        return least - drop(name, low, high), most + drop(name, low, high)
     if name not in LOWEST:  # the others never fall
         return least, most
     lowest = LOWEST[name]
@@ -276,9 +383,64 @@ def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
     return np.where((low < lowest) & (lowest < high), bottom, np.minimum(least, most)), np.maximum(least, most)
 
 
-#: Where the activation that first falls and then rises has its least value: the float64 nearest to the root of
-#: Phi(z) + z phi(z), -0.75179152469356445746.
-LOWEST = {"gelu": -0.7517915246935645}
+#: Where activations that first fall and then rise have their least value: the float64 nearest to the root of the
+#: derivative, that of gelu being Phi(z) + z phi(z) with the root -0.75179152469356445746.
+LOWEST = {"gelu": -0.7517915246935645, "silu": -1.2784645427610737, "gelu_tanh": -0.7524614220710163}
+#: Between minus and plus these numbers they are convex, and their derivative is least and largest there.
+BEND = {"gelu": 2.0**0.5, "silu": 2.399357280515467, "gelu_tanh": 1.4185040087908285}
+
+
+def drop(name: str, low: Floats, high: Floats) -> Floats:
+    """More than what a softplus falls by where it becomes the identity, if it does so in ``[low, high]``."""
+    steep, last = shape_of(name)[1]
+    # from a little before it on: rounding may have put an argument on the other side
+    return np.where(steep * high >= last - 1e-6 * (1 + last), 1.01 * np.exp(-last) / steep, 0.0)
+
+
+def lowest(name: str) -> Floats | float | None:
+    """Where an activation is least if it is not monotone, per unit if these differ (-inf for those that are)."""
+    if "*" not in name:
+        return LOWEST.get(name)
+    if not any(inner in LOWEST for inner in inner_names(name)):
+        return None
+    return np.concatenate([np.full(p.stop - p.start, LOWEST.get(n, -np.inf)) for n, p in units_of(name)])
+
+
+@cache
+def is_positive(name: str) -> bool:
+    """Whether an activation is never below 0."""
+    kinds = [(inner, *shape_of(inner)) for inner in inner_names(name)]
+    return all(n in ("relu", "sigmoid") or kind == "softplus" or (kind == "clip" and v[0] >= 0) for n, kind, v in kinds)
+
+
+@cache
+def steepest(name: str) -> float:
+    """A bound on the derivative, of the steepest units."""
+    known = {"gelu": GELU_STEEPEST_ROUND, "gelu_tanh": GELU_STEEPEST_ROUND, "silu": 1.1, "sigmoid": 0.25}
+    return max(known.get(inner, growth(inner)) for inner in inner_names(name))
+
+
+@cache
+def growth(name: str) -> float:
+    """How many times larger than its argument an activation can be, apart from what `excess` says."""
+    alphas = [numbers[0] for kind, numbers in map(shape_of, inner_names(name)) if kind == "elu" and numbers]
+    return max([1.0, *alphas])
+
+
+@cache
+def excess(name: str) -> float:
+    """By how much an activation can exceed the magnitude of its argument."""
+    most = 0.0
+    for kind, numbers in map(shape_of, inner_names(name)):
+        if kind == "softplus":
+            most = max(most, math.log(2.0) / (numbers[0] if numbers else 1.0))
+        elif kind == "sigmoid":
+            most = max(most, 0.5)
+        elif kind == "clip":  # where 0 is not between the ends
+            most = max(most, numbers[0], -numbers[1])
+    return most
+
+
 #: The slope of gelu is largest at sqrt(2): 1.12890414518515..., rounded up in its last digit. Rounding allowances
 #: take a round 1.13: it is in what was saved, and a finer one would change the last digits of that.
 GELU_STEEPEST, GELU_STEEPEST_ROUND = 1.12890415, 1.13

@@ -11,8 +11,7 @@ import hashlib
 import math
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
@@ -133,20 +132,7 @@ class LastLayer:
     @cached_property
     def whitened(self) -> WhitenedFit:
         """The problem with its Hessian; `Unsupported` if that is singular in floats."""
-        with regular_tables():
-            return WhitenedFit(self.problem)
-
-
-@contextmanager
-def regular_tables() -> Iterator[None]:
-    """Say in a sentence that a table is too ill-conditioned."""
-    try:
-        yield
-    except np.linalg.LinAlgError:
-        raise Unsupported(
-            "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop columns "
-            "that depend on others, or lower `C`."
-        ) from None
+        return WhitenedFit(self.problem)
 
 
 @dataclass(frozen=True)

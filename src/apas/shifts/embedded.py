@@ -12,6 +12,7 @@ from apas._random import Stream
 from apas._typing import Floats
 from apas.models.base import Model, Parameters
 from apas.models.dense_chain import DenseChain
+from apas.models.forward import ACTIVATIONS
 from apas.shifts.base import Box, Ellipsoid, Finite, Region, ShiftSet
 
 
@@ -35,7 +36,9 @@ class EmbeddedShifts:
     def region_itself(self) -> Region | None:
         """The geometry of the set around its own coordinates; None if it has none, or one that a chain has not."""
         found = self.shifts.geometry(self.base)  # type: ignore[attr-defined]
-        if isinstance(found, Finite) or (self.chain.tied and not isinstance(found, Box)):
+        # bounds over balls know the activations of plain networks only
+        plain = ACTIVATIONS.keys() >= set(self.chain.network.activations) and not self.chain.tied
+        if isinstance(found, Finite) or not (plain or isinstance(found, Box)):
             return None
         return found  # type: ignore[no-any-return]
 

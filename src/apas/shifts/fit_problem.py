@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from apas._typing import Floats, Indices
+from apas.errors import Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, scores
 
@@ -24,6 +25,10 @@ RELATIVE = 2.0**-44
 SMALL_GRADIENT, STEPS = 1e-12, 60
 #: Rounding may move a score by so much at most, for p, 1 - p and p' to change by twice that part of themselves at most.
 MOST_OFF = 0.5
+SINGULAR = (
+    "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop columns that "
+    "depend on others, or lower `C`."
+)
 
 
 def gamma(terms: int) -> float:
@@ -163,12 +168,17 @@ class WhitenedFit:
 
     W is a triangular matrix of floats, about the inverse of a Cholesky factor of the Hessian H: the norm of a change D
     of the parameters is that of W^-T D, and that of a gradient g is that of W g. W is what it is, so it needs no
-    residual: the eigenvalues of W H W' are proved to lie between `low` and `high`. `LinAlgError` if floats are too
-    coarse for that.
+    residual: the eigenvalues of W H W' are proved to lie between `low` and `high`.
     """
 
     def __init__(self, problem: FitProblem) -> None:
-        self.problem, self.theta = problem, problem.minimiser()
+        self.problem = problem
+        try:
+            self.theta = problem.minimiser()
+            lower = np.linalg.cholesky(problem.hessian(self.theta))
+            self.W = np.tril(np.linalg.solve(lower, np.eye(len(lower))))
+        except np.linalg.LinAlgError:
+            raise Unsupported(SINGULAR) from None
         Z, width, size = problem.Z, problem.Z.shape[1], np.abs(problem.Z)
         #: Covers the rounding of a norm of so many numbers, and of the few operations around it.
         self.wide = 1 + gamma(4 * width + 16)
@@ -178,10 +188,8 @@ class WhitenedFit:
         # p, 1 - p and p' change by a part of at most exp(t) - 1 <= 2 t when a score changes by t, as the derivatives of
         # their logarithms lie in [-1, 1]
         self.relative = RELATIVE + 2 * self.off
-        lower = np.linalg.cholesky(problem.hessian(self.theta))
-        self.W = np.tril(np.linalg.solve(lower, np.eye(width)))
         if not np.isfinite(self.W).all() or not np.diag(self.W).all() or not self.off.max() < MOST_OFF:
-            raise np.linalg.LinAlgError("the Hessian is singular in floats")
+            raise Unsupported(SINGULAR)
         self.zt = Z @ self.W.T
         self.zt_off = gamma(width) * np.linalg.norm(size @ np.abs(self.W).T, axis=1) * self.wide
         self.norms = (np.linalg.norm(self.zt, axis=1) + self.zt_off) * self.wide

@@ -18,11 +18,11 @@ from apas.certification.output_range import output_range
 from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
+from apas.models import forward
 from apas.models.as_model import as_model
 from apas.models.base import Dense, Described, Model, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, DefaultDelta, Listed, Region, ShiftSet
-from apas.worst_case.intervals import STEEPEST
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -469,7 +469,7 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
     norm = 1.0
     for w, r, name in hidden:
         # by the triangle inequality: what a shift adds has at most the Frobenius norm of how far the entries move
-        norm *= STEEPEST.get(name, 1.0) * (float(np.linalg.norm(w, 2)) + float(np.linalg.norm(r)))
+        norm *= forward.steepest(name) * (float(np.linalg.norm(w, 2)) + float(np.linalg.norm(r)))
     bounds = []
     last, count = (network.weights[-1], reaches[-1]), network.weights[-1].shape[1]
     # weights and reaches of every difference of scores that a margin can be
@@ -479,7 +479,7 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
         # backwards through magnitudes: each entry bounds the derivative with respect to one unit over the whole box
         slopes = np.abs(v) + r
         for w, r_w, name in reversed(hidden):
-            slopes = STEEPEST.get(name, 1.0) * ((np.abs(w) + r_w) @ slopes)
+            slopes = forward.steepest(name) * ((np.abs(w) + r_w) @ slopes)
         bounds.append(min(float(np.linalg.norm(slopes)), norm * float(np.linalg.norm(v) + np.linalg.norm(r))))
     steepest = 1.0 if margin or network.output == "identity" else 0.25  # of the logistic function
     return steepest * max(bounds) * (1 + NORM_ROUNDING)

@@ -71,6 +71,8 @@ class RivalBounds:
 ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
 #: Cases of branch and bound before the solver has its first turn.
 FIRST_CASES = 2000
+#: Hidden units up to which the solver is asked, since the matrix of its program is dense.
+SOLVER_UNITS = 800
 #: Rows whose linear bounds are computed together.
 BLOCK = 64
 
@@ -237,9 +239,11 @@ class _RowVerdicts:
         """
         allowance, finding, began = float(pair.allowance[0]), self.found[row], time.monotonic()
         search = PhaseSearch(self.relaxation, pair.units, pair.current, pair.pushes, allowance)
-        program, before, cases_ = None, 0, FIRST_CASES
+        program, before = None, 0
+        solver = "solver" in self.steps and sum(len(b) for b in self.net.biases[:-1]) <= SOLVER_UNITS
+        cases_ = FIRST_CASES if solver else np.inf
         while True:
-            result = search.run(deadline, cases_ if "solver" in self.steps else np.inf)
+            result = search.run(deadline, cases_)
             finding.nodes, before = finding.nodes + result.nodes - before, result.nodes
             if result.proved:
                 return result.bound, "splitting"
@@ -247,7 +251,7 @@ class _RowVerdicts:
             if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "splitting"):
                 break
             now = time.monotonic()
-            if "solver" not in self.steps or now >= deadline:
+            if not solver or now >= deadline:
                 break
             until = deadline if search.stuck else min(deadline, now + now - began)
             program = program or reduced_program(self.relaxation, pair.units, pair.objective)

@@ -7,7 +7,7 @@ times faster than `fractions.Fraction`, which looks for a common divisor after e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from operator import lshift, mul
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from apas._typing import Floats, Integers
 from apas.errors import Unsupported
-from apas.models.forward import LEAKY_SLOPE
+from apas.models.forward import inner_names, shape_of, units_of
 
 #: Activations that map rational numbers to rational numbers.
 PIECEWISE_LINEAR = frozenset({"relu", "leaky_relu", "hard_tanh", "identity"})
@@ -47,7 +47,7 @@ def _margin(
 ) -> tuple[int, int]:
     """The margin as a whole number and the power of two it counts."""
     for name in activations:
-        if name not in PIECEWISE_LINEAR:
+        if not is_piecewise_linear([name]):
             known = ", ".join(sorted(PIECEWISE_LINEAR))
             raise Unsupported(f"`activations` must be piecewise linear ({known}) for exact arithmetic, got {name!r}.")
     scores, power = _integers(x)
@@ -99,17 +99,30 @@ def _below_one(numbers: list[int], power: int) -> _Scaled:
     return ([number << power for number in numbers], 0) if power > 0 else (numbers, power)
 
 
+def is_piecewise_linear(activations: Iterable[str]) -> bool:
+    """Whether all units, of layers whose units have several activations too, map rational numbers to such."""
+    names = (inner for name in activations for inner in inner_names(name))
+    return all(name in PIECEWISE_LINEAR or shape_of(name)[0] in ("leaky_relu", "clip") for name in names)
+
+
 def _activate(name: str, numbers: list[int], power: int) -> _Scaled:
+    if "*" in name:
+        parts = [_activate(inner, numbers[part], power) for inner, part in units_of(name)]
+        least = min(scale for _, scale in parts)
+        return [number << (scale - least) for part, scale in parts for number in part], least
+    kind, settings = shape_of(name)
     if name == "relu":
         return [number if number > 0 else 0 for number in numbers], power
-    if name == "leaky_relu":
-        slope, below = LEAKY_SLOPE.as_integer_ratio()  # the slope that float64 holds, which is not 1/100
+    if kind == "leaky_relu":
+        slope, below = settings[0].as_integer_ratio()  # the slope that float64 holds, which may not be 1/100
         bits = below.bit_length() - 1
         return [number << bits if number > 0 else number * slope for number in numbers], power - bits
-    if name == "hard_tanh":
-        numbers, power = _below_one(numbers, power)
-        one = 1 << -power
-        return [max(-one, min(one, number)) for number in numbers], power
+    if kind == "clip":
+        ends, scale = _integers(np.array(settings))
+        common = min(power, scale)
+        first, last = (end << (scale - common) for end in ends)
+        numbers = [number << (power - common) for number in numbers]
+        return [max(first, min(last, number)) for number in numbers], common
     return numbers, power
 
 

@@ -19,40 +19,57 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import GELU_STEEPEST_ROUND, LEAKY_SLOPE, LOWEST, activate, activation_range
+from apas.models.forward import (
+    BEND,
+    activate,
+    activation_range,
+    by_units,
+    derivative,
+    excess,
+    is_positive,
+    lowest,
+    shape_of,
+    steepest,
+)
 
-#: A bound on the derivative where it is not 1.
-STEEPEST = {"gelu": GELU_STEEPEST_ROUND, "sigmoid": 0.25}
-#: Activations that are never below 0.
-POSITIVE = ("relu", "sigmoid", "softplus")
-_TURN = 2.0**0.5  # where the derivative of gelu is least (-) and largest (+)
 
-
+@by_units
 def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Least and largest derivative of an activation over ``[low, high]``; at a kink, everything between both sides."""
+    kind, numbers = shape_of(name)
     if name == "identity":
         return np.ones_like(low), np.ones_like(high)
-    if name in ("relu", "leaky_relu"):
-        before = 0.0 if name == "relu" else LEAKY_SLOPE
-        return np.where(low > 0, 1.0, before), np.where(high < 0, before, 1.0)
-    if name == "hard_tanh":
-        return np.where((low > -1) & (high < 1), 1.0, 0.0), np.where((high < -1) | (low > 1), 0.0, 1.0)
+    if kind == "leaky_relu":
+        return np.where(low > 0, 1.0, numbers[0]), np.where(high < 0, numbers[0], 1.0)
+    if kind == "clip":
+        inside, outside = (low > numbers[0]) & (high < numbers[1]), (high < numbers[0]) | (low > numbers[1])
+        return np.where(inside, 1.0, 0.0), np.where(outside, 0.0, 1.0)
     if name in ("tanh", "sigmoid"):  # 1 - tanh**2 falls with the distance from 0; sigmoid(z) = (1 + tanh(z / 2)) / 2
         scale, top = (1.0, 1.0) if name == "tanh" else (0.5, 0.25)
         nearest = np.maximum(np.maximum(scale * low, -(scale * high)), 0.0)
         farthest = np.maximum(-(scale * low), scale * high)
         return top * (1.0 - np.tanh(farthest) ** 2), top * (1.0 - np.tanh(nearest) ** 2)
-    if name == "softplus":
-        return activate("sigmoid", low.copy()), activate("sigmoid", high.copy())
+    if kind == "softplus":
+        return derivative(name, low), derivative(name, high)
     if name == "elu":
         return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
-    ends = _gelu_slope(low), _gelu_slope(high)
-    bottom, top = _gelu_slope(np.array([-_TURN, _TURN])).tolist()
-    least = np.where((low < -_TURN) & (high > -_TURN), bottom, np.minimum(*ends))
-    return least, np.where((low < _TURN) & (high > _TURN), top, np.maximum(*ends))
+    if kind == "elu":
+        below = numbers[0] * np.exp(np.minimum(low, 0.0)), numbers[0] * np.exp(np.minimum(high, 0.0))
+        least, most = (
+            np.where(high >= 0, np.minimum(below[0], 1.0), below[0]),
+            np.where(high >= 0, np.maximum(below[1], 1.0), below[1]),
+        )
+        return np.where(low > 0, 1.0, least), np.where(low > 0, 1.0, most)
+    ends, turn = (_slope(name, low), _slope(name, high)), BEND[name]
+    bottom, top = _slope(name, np.array([-turn, turn])).tolist()
+    least = np.where((low < -turn) & (high > -turn), bottom, np.minimum(*ends))
+    return least, np.where((low < turn) & (high > turn), top, np.maximum(*ends))
 
 
-def _gelu_slope(z: Floats) -> Floats:
+def _slope(name: str, z: Floats) -> Floats:
+    """Derivatives of gelu and its like; of gelu itself by a function that keeps its digits far below 0."""
+    if name != "gelu":
+        return np.asarray(derivative(name, z))
     from scipy.special import ndtr
 
     return np.asarray(ndtr(z) + z * np.exp(-0.5 * z * z) * (2.0 * np.pi) ** -0.5)
@@ -241,11 +258,12 @@ def magnitudes(net: FeedForward, reach: list[Floats], X: Floats, delta: Floats) 
             size = x @ fixed + delta * (x.sum(axis=1) * moving) + biases
         else:
             size = sizes[-1] * (most + delta * moving) + biases
-        if i and net.activations[i - 1] in STEEPEST:  # errors before it grow by as much as it is steep
-            size = size * max(1.0, STEEPEST[net.activations[i - 1]])
+        if i:  # errors before it grow by as much as it is steep
+            size = size * max(1.0, steepest(net.activations[i - 1]))
         size = size + TINY
         if i < len(net.activations):  # the two activations that can exceed the magnitude of their argument
-            size = size + {"softplus": 0.7, "sigmoid": 0.5}.get(net.activations[i], 0.0) * units
+            name = net.activations[i]
+            size = size + (0.7 if name == "softplus" else excess(name)) * units
         sizes.append(size)
     sizes[-1] = sizes[-1] + abs(net.offset)
     return sizes
@@ -331,7 +349,7 @@ class Boxes:
 
     def _positive(self, layer: int) -> bool:
         """Whether what enters a layer is never below 0."""
-        return layer > 0 and self.net.activations[layer - 1] in POSITIVE
+        return layer > 0 and is_positive(self.net.activations[layer - 1])
 
     def _products(self, layer: int, low: Floats, high: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
@@ -477,7 +495,7 @@ def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
     With at most one hidden layer of monotone units every term of the margin can be made least by itself.
     """
     net, X, wanted = boxes.net, boxes.X, boxes.wanted
-    if not is_exact(net) or (net.activations and net.activations[0] in LOWEST):
+    if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
         return None
     rival = rivals(net, wanted)[:, 0]
     if len(boxes.outputs) > 1:  # the rival whose bound is least is the one to push for

@@ -28,13 +28,23 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, LOWEST, activate, activation_range, derivative
-from apas.worst_case.intervals import POSITIVE, MovingLayer, derivative_range, magnitudes, moving_layers, output_terms
+from apas.models.forward import (
+    BEND,
+    LOWEST,
+    activate,
+    activation_range,
+    by_units,
+    derivative,
+    drop,
+    is_positive,
+    lowest,
+    shape_of,
+    units_of,
+)
+from apas.worst_case.intervals import MovingLayer, derivative_range, magnitudes, moving_layers, output_terms
 
 #: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
 SAFE = 1 - 2.0**-40
-#: Between minus and plus this number gelu is convex.
-BEND = 2.0**0.5
 #: A slope not above this is taken as 0.
 FLAT = 1e-9
 #: Bisections that look for a tangent.
@@ -61,19 +71,20 @@ class Pencil:
         return np.where(high - self.at > self.at - low, self.steep, self.flat)
 
 
+@by_units
 def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     """Lines below the activation (or its mirror image) on [low, high]."""
-    zero = np.zeros_like(low)
+    zero, (kind, numbers) = np.zeros_like(low), shape_of(name)
     if name == "identity":
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
-    if name in ("relu", "leaky_relu"):
-        slope = 0.0 if name == "relu" else LEAKY_SLOPE
+    if kind == "leaky_relu":
+        slope = numbers[0]
         if mirrored:
             return _falling_kink(low, high, slope)
         # max(y, slope y): all lines through the kink
         return Pencil(np.where(low >= 0, 1.0, slope), np.where((high <= 0) & (low < 0), slope, 1.0), zero, zero)
-    if name == "hard_tanh":
-        return _clip(low, high)
+    if kind == "clip":
+        return _clip(low, high, *_ends(numbers, mirrored=mirrored))
     return _smooth(name, low, high, mirrored=mirrored)
 
 
@@ -82,15 +93,26 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
 
     Outside the interval of a kink both pieces are the pencil itself, so that nothing is gained by telling them apart.
     """
-    zero = np.zeros_like(low)
-    if name in ("relu", "leaky_relu") and mirrored:
-        slope = 0.0 if name == "relu" else LEAKY_SLOPE
+    if "*" in name:
+        parts = [(n, low[..., p], high[..., p]) for n, p in units_of(name)]
+        found = [(cases(*part, mirrored=mirrored), pencil(*part, mirrored=mirrored)) for part in parts]
+        pairs = [(whole, whole) if pair is None else pair for pair, whole in found]
+        if all(pair is None for pair, _ in found):
+            return None
+        return tuple(
+            Pencil(*(np.concatenate(c, axis=-1) for c in zip(*(vars(p).values() for p in side), strict=True)))
+            for side in zip(*pairs, strict=True)
+        )  # type: ignore[return-value]
+    zero, (kind, numbers) = np.zeros_like(low), shape_of(name)
+    if kind == "leaky_relu" and mirrored:
+        slope = numbers[0]
         left, right = np.where(low >= 0, slope, 1.0), np.where(high <= 0, 1.0, slope)
         return Pencil(left, left, zero, zero), Pencil(right, right, zero, zero)
-    if name == "hard_tanh":
-        bends = (low < 1) & (high > 1)
-        whole, below = _clip(low, high), _clip(low, np.minimum(high, 1.0))
-        return _where(bends, below, whole), _where(bends, _line(zero, zero + 1.0), whole)
+    if kind == "clip":
+        first, last = _ends(numbers, mirrored=mirrored)
+        bends = (low < last) & (high > last)
+        whole, below = _clip(low, high, first, last), _clip(low, np.minimum(high, last), first, last)
+        return _where(bends, below, whole), _where(bends, _line(zero, zero + last), whole)
     return None
 
 
@@ -114,18 +136,22 @@ def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
     return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
 
 
-def _clip(low: Floats, high: Floats) -> Pencil:
-    """Lines below y cut off at -1 and 1."""
-    at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+def _ends(ends: tuple[float, ...], *, mirrored: bool) -> tuple[float, float]:
+    return (-ends[1], -ends[0]) if mirrored else (ends[0], ends[1])
+
+
+def _clip(low: Floats, high: Floats, first: float, last: float) -> Pencil:
+    """Lines below y cut off at `first` and `last`."""
+    at_low, at_high = np.clip(low, first, last), np.clip(high, first, last)
     # from the lower kink, or from the lower end beyond it, to the upper end
-    width = high - np.maximum(low, -1.0)
-    chord = np.divide(at_high - np.maximum(at_low, -1.0), width, out=np.ones_like(low), where=width > 0)
-    chord = np.clip(chord, 0.0, 1.0) * np.where(high > 1, SAFE, 1.0)
-    bends = (low < -1) & (high > -1)  # the kink at -1 bends up: all flatter lines through it will do
-    constant = high <= -1
+    width = high - np.maximum(low, first)
+    chord = np.divide(at_high - np.maximum(at_low, first), width, out=np.ones_like(low), where=width > 0)
+    chord = np.clip(chord, 0.0, 1.0) * np.where(high > last, SAFE, 1.0)
+    bends = (low < first) & (high > first)  # the lower kink bends up: all flatter lines through it will do
+    constant = high <= first
     height = _height(chord, low, high, at_low, at_high)
     flat, steep = np.where(bends | constant, 0.0, chord), np.where(constant, 0.0, chord)
-    return Pencil(flat, steep, np.where(bends | constant, -1.0, 0.0), np.where(bends | constant, -1.0, height))
+    return Pencil(flat, steep, np.where(bends | constant, first, 0.0), np.where(bends | constant, first, height))
 
 
 def _height(slope: Floats, low: Floats, high: Floats, at_low: Floats, at_high: Floats) -> Floats:
@@ -154,6 +180,8 @@ def _smooth(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     height = np.where(convex, value(middle) - slope * middle, height)
     if name in ("tanh", "sigmoid"):  # more than the search for the tangent can be off
         height -= 2.0**-43
+    if name.startswith("softplus("):
+        height -= drop(name, *argument)
     bottom, top = activation_range(name, *argument)
     least_value = -top if mirrored else bottom
     steep = np.where(slope > FLAT, slope, 0.0)  # a line must not fall
@@ -187,10 +215,14 @@ def _touching_point(
 def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Bools, Bools]:
     """Where a smooth activation (or its mirror image) is convex, and where it is concave, on all of [low, high]."""
     everywhere = np.ones(low.shape, dtype=bool)
-    if name in ("softplus", "elu"):
-        return (~everywhere, everywhere) if mirrored else (everywhere, ~everywhere)
-    if name == "gelu":
-        inside = (low > -BEND) & (high < BEND)
+    kind, numbers = shape_of(name)
+    if kind in ("softplus", "elu"):
+        if kind == "elu" and numbers and numbers[0] > 1:  # whose kink bends down
+            everywhere = (low >= 0) | (high <= 0)
+        return (np.zeros_like(everywhere), everywhere) if mirrored else (everywhere, np.zeros_like(everywhere))
+    if name in LOWEST:
+        turn = BEND[name] * (1.0 if name == "gelu" else 1 - 1e-9)  # of the others the number is rounded
+        inside = (low > -turn) & (high < turn)
         return (~everywhere, inside) if mirrored else (inside, ~everywhere)
     return high <= 0, low >= 0  # sigmoid and tanh, and their mirror images
 
@@ -247,7 +279,7 @@ class LayerLines:
     def box(cls, name: str, units: Units) -> LayerLines:
         """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
         none = np.zeros((1, 1))
-        nothing, positive = Pencil(none, none, none, none), name in POSITIVE
+        nothing, positive = Pencil(none, none, none, none), is_positive(name)
         magnitude = (none, none) if positive else chord_of_magnitude(units.low, units.high)
         return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive)
 
@@ -255,13 +287,13 @@ class LayerLines:
     def open(cls, name: str, units: Units) -> LayerLines:
         """Lines for the whole range of each unit."""
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
-        low_u, high_l = (units.low_l, units.high_u) if name in LOWEST else (units.low_u, units.high_l)
+        low_u, high_l = (units.low_l, units.high_u) if lowest(name) is not None else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)
         up = pencil(name, -units.high_u, -low_u, mirrored=True)
         slopes = down.leaning_slope(units.low_l, high_l), up.leaning_slope(-units.high_u, -low_u)
         none = np.zeros((1, 1))
-        magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
-        return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
+        magnitude = (none, none) if is_positive(name) else chord_of_magnitude(units.low, units.high)
+        return cls(down, up, *slopes, *magnitude, units.low, units.high, is_positive(name))
 
     def take(self, items: Indices) -> LayerLines:
         """The same for some of the items."""
@@ -397,7 +429,7 @@ class Relaxation:
         lines = [LayerLines.box(names[0], units[0])]
         for i in range(1, len(names)):
             layer, before = self.layers[i], units[-1]
-            ends = layer.moving.both(before.low, before.high, positive=names[i - 1] in POSITIVE)
+            ends = layer.moving.both(before.low, before.high, positive=is_positive(names[i - 1]))
             down, up = layer.bias - layer.bias_reach, layer.bias + layer.bias_reach
             ranges: _Ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
             if i > 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apas._typing import Floats, Indices
-from apas.models.forward import LEAKY_SLOPE
+from apas.models.forward import shape_of, units_of
 from apas.optimize.highs import FEASIBILITY, INTEGRALITY
 from apas.optimize.program import Program, ProgramBuilder
 from apas.worst_case.linear import Objective, Relaxation, Units
@@ -50,7 +50,8 @@ class _Builder:
             columns = program.columns(unit.low[0], unit.high[0])
             for k, column in enumerate(columns.tolist() if i else []):
                 small, large = (True, True) if i < last else _sides(objective, unit, k)
-                self._unit(i, k, column, name, small=small, large=large)
+                own = next((inner for inner, part in units_of(name) if part.start <= k < part.stop), name)
+                self._unit(i, k, column, own, small=small, large=large)
             activations.append(columns)
             self._magnitudes(i, columns)
         cost = np.zeros(len(program.low))
@@ -103,18 +104,20 @@ class _Builder:
             side = slope * form.const + const
             self.program.row(columns, values, *((side, np.inf) if sign > 0 else (-np.inf, side)))
 
-        if name == "hard_tanh":  # whose values beyond `sign` are `sign`
+        kind, numbers = shape_of(name)
+        if kind == "clip":  # whose values beyond an end are that end
             near, far = (high, low) if sign > 0 else (low, high)
-            if sign * near <= 1:
+            end = numbers[1] if sign > 0 else numbers[0]
+            if sign * near <= sign * end:
                 row(1.0)
-            elif sign * far < 1:
-                free = self.program.binary()  # 1: bounded by the form, 0: by `sign`
-                row(1.0, sign - near, free, near - sign)
-                row(0.0, sign, free, far - sign)
+            elif sign * far < sign * end:
+                free = self.program.binary()  # 1: bounded by the form, 0: by the end
+                row(1.0, end - near, free, near - end)
+                row(0.0, end, free, far - end)
             else:
-                row(0.0, sign)
+                row(0.0, end)
             return
-        slope = {"relu": 0.0, "leaky_relu": LEAKY_SLOPE, "identity": 1.0}[name]
+        slope = 1.0 if name == "identity" else numbers[0]
         if sign > 0:
             if high > 0 or name == "identity":
                 row(1.0)

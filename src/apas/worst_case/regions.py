@@ -18,9 +18,9 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate, activation_range, margins_from_scores
+from apas.models.forward import activate, activation_range, is_positive, margins_from_scores
 from apas.models.trees import Trees
-from apas.worst_case.intervals import POSITIVE, MovingWeights, output_terms, rivals
+from apas.worst_case.intervals import MovingWeights, output_terms, rivals
 from apas.worst_case.linear import pencil
 
 #: How often a sub-box is cut, and how many sub-boxes of one draw may be open at a time; then the draw is left open.
@@ -274,7 +274,7 @@ def least_margin_every(
         up, down = np.maximum(box.ways, 0), np.minimum(box.ways, 0)
         a, b = box.corner + low @ up + high @ down, box.corner + high @ up + low @ down
         for i, name in enumerate(net.activations):
-            ends = layers[i].outer(a, b, positive=i > 0 and net.activations[i - 1] in POSITIVE)
+            ends = layers[i].outer(a, b, positive=i > 0 and is_positive(net.activations[i - 1]))
             a, b = ends[0] + net.biases[i] - reach[2 * i + 1], ends[1] + net.biases[i] + reach[2 * i + 1]
             a, b = activation_range(name, a, b)
         least = np.full(len(a), np.inf)

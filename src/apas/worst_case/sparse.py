@@ -19,7 +19,7 @@ import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LOWEST, activation_range
+from apas.models.forward import activation_range, lowest
 from apas.shifts.base import Box, Sparse, largest_entries
 from apas.worst_case.intervals import Boxes, is_exact, output_signs, rivals
 
@@ -116,7 +116,7 @@ class SparseBoxes(Boxes):
     def worst(self, delta: Floats) -> Floats | None:
         """Per row a shift of delta 1 whose margin at `delta` is the bound; None if it is not known."""
         net = self.net
-        if not is_exact(net) or (net.activations and net.activations[0] in LOWEST):
+        if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
             return None
         rival = self._leasts(delta).argmin(axis=0)
         signs = output_signs(net, self.wanted, self.rivals[np.arange(len(rival)), rival])

@@ -167,6 +167,12 @@ def test_rows_that_are_not_valid_come_back_refuted_without_a_witness():
 SHIFTS = [LinfShifts(), LinfShifts(relative=True), LinfShifts(scale={0: 0.5, 1: 2.0}), LinfShifts(layers=[1]), LinfShifts(kinds=("weight",))]  # fmt: skip
 
 
+def test_what_no_shift_breaks_is_proved_up_to_the_limit():
+    net, X = deep(3, (3, 4, 4, 3, 1), "relu", rows=4)
+    found = apas.max_shift(net, X, target="predicted", shifts=LinfShifts(layers=[1]), method="exact")
+    assert all(item.reached_limit and item.exact for item in found)
+
+
 @pytest.mark.parametrize("shifts", spread(SHIFTS, 2), ids=str)
 @pytest.mark.parametrize(
     ("sizes", "activation"), [((4, 6, 5, 1), "relu"), ((3, 4, 4, 3, 1), "relu"), ((3, 5, 4, 3), "leaky_relu")], ids=str

@@ -130,6 +130,8 @@ def test_audit_measures_a_real_refit():
     assert {row.outcome for row in rows} & {Outcome.BROKEN_OUTSIDE}
     with pytest.raises(apas.InputError, match="`data`"):
         apas.audit(found, new, base=MODEL, data=(X[kept],))
+    with pytest.raises(apas.InputError, match="`base` of audit must be given with `data`"):
+        apas.audit(found, new, data=(X[kept], Y[kept]))
     with pytest.raises(apas.InputError, match="`data`"):
         plain = apas.certify(MODEL, ROWS, 0.01, target=TARGETS, method="interval")
         apas.audit(plain, new, base=MODEL, data=(X, Y))

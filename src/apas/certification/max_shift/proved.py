@@ -196,7 +196,7 @@ class _DeltaBracket:
 
     def close_exactly(self, time_limit: float) -> None:
         """Close in from both ends; a delta that stays open in its share of the time is gone round on either side."""
-        share, open_deltas, tried, late = SHARE * time_limit, list[float](), np.inf, False
+        share, open_deltas, tried, late = SHARE * time_limit, list[float](), None, False
         while time.monotonic() < self.deadline:
             high = min(self.broken, self.limit)
             if high - self.low <= CLOSED * high:
@@ -212,7 +212,7 @@ class _DeltaBracket:
                     share, open_deltas, late = 2 * share, [], False
                     continue
                 delta = _between(*gap)
-            elif self.broken < tried * (1 - 2 * CLOSED):
+            elif tried is None or self.broken < tried * (1 - 2 * CLOSED):
                 # just below what is broken, for the shift that is known is often the worst one; or all that was asked
                 delta = self.limit if self.broken > self.limit else high * (1 - CLOSED)
                 tried = self.broken

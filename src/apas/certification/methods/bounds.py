@@ -19,7 +19,7 @@ from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.errors import Unsupported
-from apas.models.base import offers
+from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse, Unbounded
 from apas.shifts.box_rounding import inside_box
@@ -231,7 +231,10 @@ class Proof:
         geometry = question.geometry
         complaint = no_worst_case(question, name)
         if complaint is None and question.network is None and isinstance(geometry, Region):
-            return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
+            why = question.model.not_dense() if offers(question.model, Chained) else ""
+            why = f", but {why}" if why else ""
+            instead = "use Attack to look for a failing shift, or Sampling, for any model"
+            return f"{name} needs a dense network{why}; {instead}."
         if complaint is None and not isinstance(geometry, Box):
             instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Region) else "Sampling"
             if isinstance(geometry, Finite):

@@ -253,6 +253,11 @@ class Enumeration:
         if not isinstance(question.geometry, Box):
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
             return f'{needs}, got {got}; use method="sampling" for other sets.'
+        if question.network is not None and any("softplus(" in name for name in question.network.activations):
+            needs = (
+                "Enumeration needs units without a jump, but a Softplus falls a little where it becomes the identity"
+            )
+            return f'{needs}; use method="sampling".'
         if question.tied:
             needs = f"Enumeration needs parameters that are each used once, but {question.tied}"
             return f'{needs}; use method="sampling".'

@@ -20,10 +20,11 @@ from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
+from apas.models.forward import inner_names
 from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Sparse
 from apas.worst_case.ball.least_margins import is_exact_ball
 from apas.worst_case.decide import ALL_STEPS, worst_cases
-from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
+from apas.worst_case.exact_arithmetic import is_piecewise_linear
 from apas.worst_case.intervals import is_exact
 
 #: Relative width at which the bracket around an end of a range counts as closed.
@@ -85,7 +86,9 @@ class Exact(Proof):
         if complaint is None and question.tied:
             return f"Exact needs parameters that are each used once, but {question.tied}; use LinearBounds or Attack."
         if complaint is None and network is not None and not is_exact(network):
-            others = sorted(set(network.activations) - PIECEWISE_LINEAR)
+            others = sorted(
+                {n for name in network.activations for n in inner_names(name) if not is_piecewise_linear([n])}
+            )
             if others:
                 needs = "Exact needs relu, leaky_relu, hard_tanh or identity units beyond one hidden layer"
                 return f"{needs}, got {', '.join(others)}; use LinearBounds, or Cascade, which also attacks."
@@ -189,4 +192,4 @@ def _lower_margin(network: FeedForward, wanted: int, level: float) -> FeedForwar
     biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
     same = {name: getattr(network, name) for name in ("output", "threshold", "classes", "dtype")}
     # with a bias, which the last layer may lack; how far each parameter moves is told apart
-    return FeedForward(network.weights, [*network.given_biases[:-1], biases], activation=network.activations, **same)
+    return type(network)(network.weights, [*network.given_biases[:-1], biases], activation=network.activations, **same)

@@ -20,7 +20,7 @@ from apas.certification.question import Question
 from apas.display.numbers import at_least, exactly
 from apas.models.base import ROUNDING, offers
 from apas.shifts.base import Refitted
-from apas.shifts.data_change import LastLayer, regular_tables
+from apas.shifts.data_change import LastLayer
 from apas.shifts.fit_problem import last_layer_rows
 from apas.worst_case.data_change import BreakingChange, RefitScores, breaking_change, least_breaking
 
@@ -81,7 +81,7 @@ class RefitEvidence:
         if claim.coverage < 1 or claim.measure != question.region:
             return False, f"the set is {question.region!r}, the file says {claim.measure!r}"
         asked = _Asked(question, 0)
-        if asked.table != self.table:
+        if asked.layer.digest != self.table:
             return False, "the training table is another one"
         now, proved, _ = asked.decided(attack=False)
         numbers = [(self.radius, now.radius), (self.threshold, now.threshold), (self.spared, now.spared)]
@@ -115,15 +115,9 @@ class _Asked:
         """The bounds, which are set up once per table and model."""
         layer, shifts = self.layer, self.question.shifts
         if "scores" not in layer.kept:
-            with regular_tables():
-                made = RefitScores(layer.problem, shifts.kind, shifts.tolerance, layer.added)  # type: ignore[attr-defined]
+            made = RefitScores(layer.problem, shifts.kind, shifts.tolerance, layer.added)  # type: ignore[attr-defined]
             layer.kept["scores"] = made
         return layer.kept["scores"]  # type: ignore[no-any-return]
-
-    @property
-    def table(self) -> str:
-        """SHA-256 of the table."""
-        return self.layer.digest
 
     @cached_property
     def _side(self) -> tuple[Floats, float, float]:
@@ -138,17 +132,10 @@ class _Asked:
         rounding = ROUNDING * float(network.margin_scale(x, moved)[0])
         return sign * last_layer_rows(network, x)[0], sign * network.offset, rounding
 
-    @property
-    def kept(self) -> tuple[Floats, float]:
-        """The row, and above what its score is surely on the side of its class."""
+    def against(self, way: int) -> tuple[Floats, float]:
+        """The row, and above (1) or below (-1) what its score is surely on the side of its class, or on the other."""
         u, offset, rounding = self._side
-        return u, offset + rounding
-
-    @property
-    def lost(self) -> tuple[Floats, float]:
-        """The row, and below what its score is surely on the other side."""
-        u, offset, rounding = self._side
-        return u, offset - rounding
+        return u, offset + way * rounding
 
     @property
     def changes(self) -> int:
@@ -157,11 +144,11 @@ class _Asked:
 
     def decided(self, *, attack: bool) -> tuple[RefitEvidence, bool, BreakingChange | None]:
         """What was found, whether that is a proof, and where it is none the change of an attack."""
-        bound, ball = self.scores.at(*self.kept, self.changes)
-        broken = breaking_change(self.scores, *self.lost, self.changes) if attack and not bound > 0 else None
+        bound, ball = self.scores.at(*self.against(1), self.changes)
+        broken = breaking_change(self.scores, *self.against(-1), self.changes) if attack and not bound > 0 else None
         proof = (0.0, 0.0, 0) if ball is None else (ball.radius, ball.threshold, ball.spared)
         written = float(at_least(bound)) if np.isfinite(bound) else None
-        return RefitEvidence(written, *proof, *_named(broken), self.table), bound > 0, broken
+        return RefitEvidence(written, *proof, *_named(broken), self.layer.digest), bound > 0, broken
 
     def reason(self, found: RefitEvidence, verdict: Verdict) -> str:
         """Why the verdict is what it is."""
@@ -190,7 +177,7 @@ class _Asked:
         if not fits or (adds and (found.added[-2] != 1 or found.added[-1] not in labels)):
             return False
         row, label = (np.array(found.added[:-1]), found.added[-1]) if adds else (None, 0.0)
-        return BreakingChange(values[-width:], rows, row, label).breaks(self.scores, *self.lost, self.changes)
+        return BreakingChange(values[-width:], rows, row, label).breaks(self.scores, *self.against(-1), self.changes)
 
 
 def _named(broken: BreakingChange | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -270,8 +257,8 @@ class RefitBounds:
         claim, answers = self.claim(question), list[MaxShift]()
         for i in range(len(question)):
             asked = _Asked(question, i)
-            proved = min(max(asked.scores.largest(*asked.kept)[0], 0), int(limit))
-            found = least_breaking(asked.scores, *asked.lost, proved, int(limit)) if self.attack else None
+            proved = min(max(asked.scores.largest(*asked.against(1))[0], 0), int(limit))
+            found = least_breaking(asked.scores, *asked.against(-1), proved, int(limit)) if self.attack else None
             broken = np.inf if found is None else float(found[0])
             rows, added = _named(None if found is None else found[1])
             trace = {"method": self.name, "claim": "every shift up to delta", "rows": list(rows), "added": list(added)}
@@ -288,7 +275,7 @@ class RefitBounds:
         The bound is concave in the row, so that a row whose score is below 0 is not certified.
         """
         asked = _Asked(question, 0)
-        u, offset = asked.kept
+        u, offset = asked.against(1)
         ball = asked.scores.at(u, offset, asked.changes)[1]
         found = asked.scores.theta if ball is None else asked.scores.cut(u, asked.changes, ball)
         sign = 1.0 if question.wanted[0] == 1 else -1.0

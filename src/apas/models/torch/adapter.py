@@ -18,9 +18,11 @@ from torch import nn
 from apas._typing import Array, Floats, Indices
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.base import ModelWrapper, Parameters, class_indices
+from apas.models.base import ROUNDING, ModelWrapper, Parameters, class_indices
+from apas.models.dense_chain import DenseChain
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
+from apas.models.torch.dense import NotDense, traced_chain
 from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unhooked
 from apas.models.torch.passes import Passes, Stage, answer, gradients
 from apas.models.torch.rounding import Rounding
@@ -123,6 +125,7 @@ def _array(tensor: Any) -> Floats:
 
 #: Names of biases: attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like.
 _BIAS = re.compile("bias|bias_.*|.*_bias", re.DOTALL)
+MANY = ("logits", "probabilities")  # outputs of one number per class
 _BOOKKEEPING = frozenset(vars(nn.Module()))  # members that PyTorch gives to every module
 
 
@@ -146,6 +149,7 @@ class TorchModel:
         self.dtype = str(passes.stage.dtype).removeprefix("torch.")
         self._rounding = Rounding(passes, head)
         self._code = _code(passes.stage.module)  # as it was read: some modules keep what they computed last
+        self._chain: DenseChain | str | None = None
 
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
@@ -203,6 +207,45 @@ class TorchModel:
         for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
             margins[rows], slopes[rows] = found
         return margins, slopes
+
+    def dense_chain(self) -> DenseChain | None:
+        """The module as a dense network in which its parameters stand, if `torch.fx` shows it to be one."""
+        if self._chain is None:
+            try:
+                self._chain = self._traced()
+            except NotDense as error:
+                self._chain = str(error)
+        return None if isinstance(self._chain, str) else self._chain
+
+    def not_dense(self) -> str:
+        """Why it is not dense, with the name of the layer; empty if it is."""
+        self.dense_chain()
+        return self._chain if isinstance(self._chain, str) else ""
+
+    def _traced(self) -> DenseChain:
+        """The chain, which must give the module's margins, also where the parameters move."""
+        head, passes, draws = self._head, self._passes, np.random.default_rng(0)
+        if passes.integers:
+            raise NotDense("the module takes whole numbers")
+        told: dict[str, Any] = {
+            "threshold": head.threshold,
+            "classes": head.classes,
+            "feature_names": self.feature_names,
+        }
+        told |= {"output": "softmax" if len(head.classes) > 2 or head.kind in MANY else "sigmoid", "dtype": self.dtype}
+        with passes.stage.move() as module:
+            chain = traced_chain(module, self.parameters, head.kind, passes.shape, **told)
+        X, target = draws.random((4, self.n_features)) * 2 - 1, self.classes[-1]
+        move = draws.uniform(-0.1, 0.1, (1, len(self.parameters)))
+        for directions in (np.zeros_like(move), move):
+            lifted = chain.lift(directions)
+            ours = chain.network.shifted_margins(X, target, lifted, 1.0)
+            theirs = self.shifted_margins(X, target, directions, 1.0)
+            scale = self.margin_scale(X, np.abs(move[0])) + chain.network.margin_scale(X, np.abs(chain.lift(move)[0]))
+            far = np.abs(np.clip(ours, -10, 10) - np.clip(theirs, -10, 10)) > 1e-9 + ROUNDING * scale
+            if far.any():  # never seen: what is proved of a chain would not be about the module
+                raise NotDense(f"{type(passes.stage.module).__name__} does not compute what torch.fx says it does")
+        return chain
 
     def describe(self) -> dict[str, Any]:
         """Layers, their settings and buffers, and what input and output mean, as JSON values."""

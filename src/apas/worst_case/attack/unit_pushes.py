@@ -22,7 +22,7 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, LOWEST, activate, derivative
+from apas.models.forward import activate, by_units, derivative, lowest, shape_of
 from apas.worst_case.intervals import MovingLayer, moving_layers, output_signs, output_terms, rivals
 from apas.worst_case.linear import Objective, Relaxation
 
@@ -117,15 +117,24 @@ class RivalPushes(_PushedLayers):
         pushes, a = [], self.X
         for i, (name, wish) in enumerate(zip(self.names, activations, strict=True)):
             middle, spread = self._ranges(i, a)
-            argument = np.where(wish < 0, wish / LEAKY_SLOPE, wish) if name == "leaky_relu" else wish
+            argument = _argument(name, wish)
             push = np.clip(np.divide(argument - middle, spread, out=np.zeros_like(middle), where=spread > 0), -1.0, 1.0)
-            if name == "relu":
-                push = np.where(wish <= 0, -1.0, push)
-            elif name == "hard_tanh":
-                push = np.where(wish <= -1, -1.0, np.where(wish >= 1, 1.0, push))
+            push = np.where(np.isinf(argument), np.sign(argument), push)
             pushes.append(push)
             a = activate(name, middle + push * spread)
         return pushes
+
+
+@by_units
+def _argument(name: str, wish: Floats) -> Floats:
+    """Pre-activations of piecewise linear units with given activations; infinite where any far enough will do."""
+    kind, numbers = shape_of(name)
+    if kind == "leaky_relu":
+        below = np.divide(wish, numbers[0], out=np.full_like(wish, -np.inf), where=numbers[0] > 0)
+        return np.where((wish < 0) | (numbers[0] == 0) & (wish <= 0), below, wish)
+    if kind == "clip":
+        return np.where(wish <= numbers[0], -np.inf, np.where(wish >= numbers[1], np.inf, wish))
+    return wish
 
 
 def output_push(net: FeedForward, wanted: int, rival: int) -> Floats:
@@ -262,9 +271,10 @@ class UnitPushes(_PushedLayers):
         name = self.names[last]
         middle, spread = self._reached_ranges(last, a)
         pushes: list[Floats | float] = [-1.0, 1.0]
-        if name in LOWEST:  # between its ends the activation can be lower than at either
+        bottom = lowest(name)
+        if bottom is not None:  # between its ends the activation can be lower than at either
             room = np.where(spread > 0, spread, np.inf)
-            pushes.append(np.clip((LOWEST[name] - middle) / room, -1.0, 1.0))
+            pushes.append(np.nan_to_num(np.clip((bottom - middle) / room, -1.0, 1.0)))
         reached = [activate(name, middle + push * spread) for push in pushes]
         terms = [h * v - np.abs(h) * v_reach for h in reached]
         least, push, h = terms[0], np.full_like(middle, -1.0), reached[0]

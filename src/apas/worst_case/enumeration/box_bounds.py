@@ -42,8 +42,8 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activation_range
-from apas.worst_case.intervals import POSITIVE, STEEPEST, derivative_range, interval_product, output_signs, rivals
+from apas.models.forward import activation_range, excess, is_positive, steepest
+from apas.worst_case.intervals import derivative_range, interval_product, output_signs, rivals
 
 #: Least and largest values.
 Range = tuple[Floats, Floats]
@@ -98,12 +98,12 @@ class BoxPass:
             if i == len(net.activations):
                 break
             name = net.activations[i]
-            least, most = _point(X, w) if i == 0 else _sums(values[-1], w, positive=net.activations[i - 1] in POSITIVE)
+            least, most = _point(X, w) if i == 0 else _sums(values[-1], w, positive=is_positive(net.activations[i - 1]))
             error = rounding(steps) * size + TINY
             sums.append((least + b[0] - error, most + b[1] + error))
             values.append(activation_range(name, least + b[0], most + b[1]))
             # no activation exceeds its value at 0 by more than its steepest slope times the argument
-            size = STEEPEST.get(name, 1.0) * size + {"softplus": math.log(2.0), "sigmoid": 0.5}.get(name, 0.0)
+            size = steepest(name) * size + excess(name)
             slack.append(rounding(steps) * size + TINY)
         total = size.sum(axis=1) + abs(net.offset)
         return cls(net, weights, sums, values, slack, rounding(steps) * total + TINY)
@@ -123,7 +123,7 @@ class BoxPass:
         for i in reversed(range(len(self.net.activations))):
             name = self.net.activations[i]
             slope = interval_product(slope, derivative_range(name, *self.sums[i]))
-            size = STEEPEST.get(name, 1.0) * size
+            size = steepest(name) * size
             yield i, slope, rounding(steps) * size + TINY
             if i:
                 weights = self.weights[i]

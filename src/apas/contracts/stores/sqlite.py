@@ -1,0 +1,154 @@
+"""A ledger in one SQLite file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from apas.contracts.stores import BY_STATE, PATIENCE, PROMISES, TABLES, VERSION
+from apas.errors import InputError
+
+#: Written into the header of the file, beside the version of the tables: "apas" in ASCII.
+APPLICATION = 0x61706173
+#: Version 1 closed a promise for good as soon as the clock was past its last day. SQLite cannot change what a
+#: column may hold, so the table is made again; what the history said stays, but for the state, which is open.
+_FROM_VERSION_1 = (
+    PROMISES.replace("promises", "promises_of_version_2", 1),
+    """INSERT INTO promises_of_version_2 (id, reference, digest, model, content, issued, expires, state)
+        SELECT id, reference, digest, model, content, issued, expires,
+        CASE state WHEN 'expired' THEN 'open' ELSE state END FROM promises ORDER BY id""",
+    "DROP TABLE promises",
+    "ALTER TABLE promises_of_version_2 RENAME TO promises",
+    BY_STATE,
+    """UPDATE history SET state = 'open', detail = 'closed by the clock of that moment; since version 2 of the file '
+        || 'the date alone decides whether a promise has expired' WHERE event = 'expired'""",
+)
+
+
+class SqliteStore:
+    """An open file; every commit is on the disk before it returns."""
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool) -> None:
+        try:
+            self.path = file = Path(path)
+        except TypeError:
+            raise InputError(f"`path` of a ledger must be the name of a file, got {type(path).__name__}.") from None
+        if not file.exists() and not create:
+            raise InputError(f"{file} does not exist; `apas ledger add` makes a ledger.")
+        if file.is_dir() or not file.parent.is_dir():
+            raise InputError(f"`path` of a ledger must be a file in a folder that exists, got {str(file)!r}.")
+        with self._readable_errors():
+            self.connection = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)
+            try:
+                self._prepare(create)
+            except BaseException:
+                self.connection.close()
+                raise
+
+    @property
+    def name(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Names of the columns and rows of a query."""
+        with self._readable_errors():
+            cursor = self.connection.execute(query, values)
+            return [name for name, *_ in cursor.description or ()], cursor.fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing; other writers wait."""
+        with self._readable_errors():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def _prepare(self, create: bool) -> None:
+        """Make or renew the tables."""
+        version = self._version()
+        if not version and not create:
+            raise InputError(f"{self.path} is not a ledger of apas: it is empty; `apas ledger add` makes a ledger.")
+        self.connection.execute("PRAGMA trusted_schema = OFF")
+        self._write_ahead()
+        self.connection.execute("PRAGMA synchronous = FULL")
+        if version != VERSION:
+            self.connection.execute("PRAGMA foreign_keys = OFF")  # else the old table could not be dropped
+            with self.transaction():
+                version = self._version()  # another process may have made or renewed the tables meanwhile
+                if version != VERSION:
+                    for statement in _FROM_VERSION_1 if version else TABLES:
+                        self.connection.execute(statement.format(key="INTEGER PRIMARY KEY", number="INTEGER"))
+                    self.connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                    self.connection.execute(f"PRAGMA user_version = {VERSION}")
+        self.connection.execute("PRAGMA foreign_keys = ON")
+
+    def _version(self) -> int:
+        """The version of a ledger, 0 for an empty file; others are refused before anything is written to them."""
+        # in this order: tables and identity are committed together, so that whoever sees a table sees whose it is
+        tables = self._number("SELECT count(*) FROM sqlite_master")
+        application, version = (self._number(f"PRAGMA {name}") for name in ("application_id", "user_version"))
+        if application == APPLICATION:
+            # whose answers could be anything, or take forever; a ledger has neither
+            made = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%'"
+            if self._number(made):
+                raise InputError(
+                    f"{self.path} is not a ledger of apas: it holds views or triggers; get it from a backup."
+                )
+            if not 1 <= version <= VERSION:
+                read = f"this apas reads 1 to {VERSION}"
+                raise InputError(f"{self.path} is a ledger of version {version}, but {read}; use a newer apas.")
+            return version
+        if application or tables:
+            raise InputError(f"{self.path} is not a ledger of apas but another SQLite database; name another file.")
+        return 0
+
+    def _number(self, query: str) -> int:
+        return int(self.connection.execute(query).fetchone()[0])
+
+    def _write_ahead(self) -> None:
+        """Switch to write-ahead logging; SQLite does not wait for other processes here, so this does."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                if self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] == "wal":
+                    return
+            except sqlite3.OperationalError:
+                if time.monotonic() > end:
+                    raise
+            else:
+                raise InputError("the ledger must be on a disk that takes write-ahead logging; this one does not.")
+            time.sleep(0.01)
+
+    @contextmanager
+    def _readable_errors(self) -> Iterator[None]:
+        """What SQLite says about a file, as a sentence."""
+        try:
+            yield
+        except UnicodeDecodeError:  # SQLite quotes the damaged bytes, and Python cannot read its complaint
+            raise InputError(
+                f"{self.path} is damaged (it holds texts that are not UTF-8); get it from a backup."
+            ) from None
+        except sqlite3.Error as error:
+            said = str(error)
+            if "not a database" in said:
+                raise InputError(f"{self.path} is not a ledger of apas: it is no SQLite file.") from None
+            if "malformed" in said or "corrupt" in said or "no such" in said:
+                raise InputError(f"{self.path} is damaged ({said}); get it from a backup.") from None
+            if "locked" in said or "busy" in said:
+                raise InputError(f"{self.path} was in use by others for {PATIENCE:g} s; try again.") from None
+            raise InputError(f"{self.path} cannot be used: {said}.") from None
