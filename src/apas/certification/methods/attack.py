@@ -212,6 +212,8 @@ def broken_deltas(
 def _seen(question: Question) -> Question:
     """The question as the attack sees it: of a dense network, unless the model's own gradients know more."""
     embedded = question.embedded
+    if embedded is question:
+        return question
     known = isinstance(embedded.geometry, Region) and not embedded.tied
     own = isinstance(question.geometry, Region) and offers(question.model, Differentiable)
     return question if own and not known else embedded
