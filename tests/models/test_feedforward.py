@@ -189,7 +189,9 @@ TIES = [
 @pytest.mark.parametrize(("outputs", "options", "target", "gives"), TIES)
 def test_ties(outputs, options, target, gives):
     net = apas.FeedForward([np.zeros((2, outputs))], [np.zeros(outputs)], **options)
-    certificate = apas.certify(net, [[1.0, -2.0]], 0.1, target=target, rng=0)[0]
+    drawn = apas.Sampling(test="anytime")  # without draws the share of a linear model is computed
+    certificate = apas.certify(net, [[1.0, -2.0]], 0.1, target=target, method=drawn, rng=0)[0]
+    assert not apas.certify(net, [[1.0, -2.0]], 0.1, target=target, rng=0)[0].is_certified
     assert net.margin(np.array([[1.0, -2.0]]), target)[0] == 0.0
     assert (certificate.reason == "not valid on the model itself") == (not gives)
     assert (certificate.evidence.draws > 0) == gives

@@ -15,7 +15,7 @@ from typer.main import get_command
 from apas.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "paper-map.md"
+PAGE = ROOT / "docs" / "differences.md"
 #: What the paper numbers. Theorems, lemmas and the proposition share their numbers; appendix included.
 ELEMENTS = (
     *(f"Definition {n}" for n in range(1, 8)),
@@ -39,7 +39,7 @@ def rows(text: str) -> list[tuple[str, list[str], list[str]]]:
     return [(line[0], *(re.findall(r"`([^`]+)`", cell) for cell in line[2:])) for line in lines]
 
 
-ROWS = rows(PAGE.read_text(encoding="utf-8"))
+ROWS = rows(PAGE.read_text(encoding="utf-8").partition("\n## Map of the paper\n")[2])
 
 
 def complaint(name: str) -> str | None:

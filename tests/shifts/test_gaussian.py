@@ -254,7 +254,8 @@ def test_evidence_does_not_depend_on_rows_or_jobs():
 
 
 def test_a_witness_can_be_replayed():
-    got = apas.certify(LINE, [[2.0]], 1.0, target=1, shifts=GaussianShifts(), rng=0)[0]
+    drawn = apas.Sampling(test="anytime")
+    got = apas.certify(LINE, [[2.0]], 1.0, target=1, shifts=GaussianShifts(), method=drawn, rng=0)[0]
     assert got.verdict is Verdict.REFUTED
     theta = got.witness.parameters(LINE)
     assert theta[0] * 2 + theta[1] < 0

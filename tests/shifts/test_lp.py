@@ -420,7 +420,9 @@ def test_sampling_certifies_what_geometry_says(case):
         beyond = stats.beta(1 / p, 2 / p + 1).isf(2 * (1 - wanted)) ** (1 / p)
         delta = margin / (slope * beyond)
         assert share(p, 3, margin / (slope * delta)) == pytest.approx(wanted, abs=1e-12)
-        found = apas.certify(net, [x], delta, target=1, shifts=LpShifts(p), rng=0)[0]
+        ask = {"target": 1, "shifts": LpShifts(p), "rng": 0}
+        assert apas.certify(net, [x], delta, **ask)[0].verdict.name == verdict  # in closed form where there is one
+        found = apas.certify(net, [x], delta, method=apas.Sampling(test="anytime"), **ask)[0]
         assert found.verdict.name == verdict
         evidence = found.evidence
         assert stats.binomtest(evidence.failures, evidence.draws, 1 - wanted).pvalue > 1e-4 or verdict == "REFUTED"

@@ -214,7 +214,7 @@ def robust_fraction(
     >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
     >>> curve = robust_fraction(net, [[2.0, 0.5]], [0.1, 1.0], target=1, rng=0)[0]
     >>> [round(share, 2) for share in curve.estimate.tolist()]
-    [1.0, 0.86]
+    [1.0, 0.85]
     """
     known = method in ("sampling", "enumeration") if isinstance(method, str) else offers(method, BoundsShare)
     if isinstance(method, type) or not known:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from apas._atomic import write_text
 from apas._optional import require
 from apas.contracts.audit import AuditReport, Outcome, audit
 from apas.contracts.ledger import Ledger
@@ -135,9 +136,9 @@ def _audited(config: dict[str, Any], new: Any) -> tuple[AuditReport, dict[str, A
                 raise InputError(f'"{name}" in `evaluator_config` is for ledgers; leave it out for {promises}.')
         report = audit(promises, new, **config)
     files: dict[str, Any] = {
-        "audit.json": lambda path: path.write_text(json.dumps(report.to_dict(), indent=2), encoding="utf-8"),
-        "audit.xml": lambda path: path.write_text(report.to_junit(), encoding="utf-8"),
-        "audit.md": lambda path: path.write_text(report.to_markdown(), encoding="utf-8"),
+        "audit.json": lambda path: write_text(path, json.dumps(report.to_dict(), indent=2)),
+        "audit.xml": lambda path: write_text(path, report.to_junit()),
+        "audit.md": lambda path: write_text(path, report.to_markdown()),
     }
     if not ledger:
         files["report.html"] = lambda path: write_report(promises, path, audit=report)

@@ -32,7 +32,7 @@ def uniform_sum_share(sizes: Floats, level: float, decides: float | None = None)
     No closer than it takes to know on which side of `decides` it lies, if that is given. They hold in real arithmetic
     for the very numbers that are given.
 
-    >>> [round(bound, 9) for bound in uniform_sum_share(np.array([1.0, 1.0]), 1.0)]
+    >>> [round(bound, 8) for bound in uniform_sum_share(np.array([1.0, 1.0]), 1.0)]
     [0.875, 0.875]
     """
     sizes = -np.sort(-sizes[sizes > 0])
