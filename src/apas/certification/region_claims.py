@@ -97,13 +97,17 @@ class AskedRegion:
             looks = [self.on_model(question.listed[int(number)], target) for number in directions[:, 0]]
             return RegionLook(*(np.concatenate(parts) for parts in zip(*looks, strict=True)))
         net, read, wanted = question.network, self.read(question.model), int(question.wanted[row])
-        count = len(directions)
-        found = RegionLook(np.full(count, np.inf), np.zeros(count, dtype=np.intp), np.zeros((count, len(read.numbers))))
+        found: RegionLook | None = None
         for number, box in enumerate(read.boxes):
-            going = np.flatnonzero(~(found.margins <= 0) & ~np.isnan(found.margins))
-            some = directions if len(going) == count else directions[going]
+            going = None if found is None else np.flatnonzero(~(found.margins <= 0) & ~np.isnan(found.margins))
+            some = directions if going is None else directions[going]
             nets, band = DrawnNetworks.of(net, box, some, delta), rounding_band(net, box, question.radii, delta)
-            _keep_worse(found, going, least_margins_drawn(nets, box, wanted, band), number)
+            here = least_margins_drawn(nets, box, wanted, band)
+            if found is None or going is None:
+                found = RegionLook(here.margins, np.zeros(len(directions), dtype=np.intp), here.t)
+            else:
+                _keep_worse(found, going, here, number)
+        assert found is not None
         return found
 
     def cells(self, model: Any, look: RegionLook, draw: int) -> tuple[Any, ...]:

@@ -29,6 +29,7 @@ from apas.counterfactuals.sources.base import (
     OnePath,
     OnModelAlone,
     Search,
+    SetsUp,
     TakesMissing,
     Task,
 )
@@ -44,7 +45,7 @@ from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_sp
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model
-from apas.models.base import Dense, Raw, ReadsOnce, offers
+from apas.models.base import Dense, Differentiable, Raw, ReadsOnce, offers
 from apas.shifts.base import Listed, ShiftSet
 from apas.shifts.observed import ObservedShifts
 
@@ -216,12 +217,15 @@ def generate(
     test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived, region)
     _check_tests(test, origin, counts[0])
     task.once("refits/read", lambda: question.read)
-    if searched is not None and (deltas == 1).any():
+    if searched is not None and (deltas == 1).any() and any(offers(m, Differentiable) for m in searched.models):
         _ = test.listed_models
     searches = [
         Search(task, i, x, t, test=test.for_search(t, float(d), origin=x))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
+    if searches and offers(origin, SetsUp):
+        with np.errstate(over="ignore", invalid="ignore"):
+            origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
     limits = Limits(*counts, time.monotonic() + float(seconds))
     object.__setattr__(task, "deadline", limits.deadline)

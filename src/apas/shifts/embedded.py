@@ -13,7 +13,7 @@ from apas._typing import Floats
 from apas.models.base import Model, Parameters
 from apas.models.dense_chain import DenseChain
 from apas.models.forward import ACTIVATIONS
-from apas.shifts.base import Box, Ellipsoid, Finite, Region, ShiftSet
+from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, ShiftSet
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +37,10 @@ class EmbeddedShifts:
         """The geometry of the set around its own coordinates; None if it has none, or one that a chain has not."""
         found = self.shifts.geometry(self.base)  # type: ignore[attr-defined]
         # bounds over balls know the activations of plain networks only
-        plain = ACTIVATIONS.keys() >= set(self.chain.network.activations) and not self.chain.tied
-        if isinstance(found, Finite) or not (plain or isinstance(found, Box)):
+        plain = ACTIVATIONS.keys() >= set(self.chain.network.activations)
+        if isinstance(found, Finite) or (isinstance(found, Ball | Ellipsoid) and not plain):
+            return None
+        if self.chain.tied and not isinstance(found, Box):
             return None
         return found  # type: ignore[no-any-return]
 

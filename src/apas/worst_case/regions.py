@@ -205,6 +205,12 @@ class RegionMargins:
 
 def least_margins_drawn(networks: DrawnNetworks, box: AffineBox, wanted: int, band: float) -> RegionMargins:
     """Decide for each network whether all rows of the box have a margin above `band`, or one below minus that."""
+    if not networks.net.activations and networks.lines.shape[2] == 1:  # a corner is worst: nothing is left to cut
+        scores = networks.lines[:, :, 0] if wanted == 1 else -networks.lines[:, :, 0]
+        slopes = scores[:, 1:]
+        least = scores[:, 0] + np.minimum(slopes, 0.0).sum(axis=1)
+        least -= networks.net.offset if wanted == 1 else -networks.net.offset
+        return RegionMargins(np.where(np.abs(least) <= band, 0.0, least), np.where(slopes > 0, 0.0, 1.0))
     count, p = len(networks.lines), len(box.ways)
     margins, found = np.full(count, np.inf), np.zeros((count, p))
     for a in range(0, count, PAIRS):

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from tree_refits import Problem, behind_encoder, loans
 
 import apas
-from apas.counterfactuals.search.leaf_table import EDGE
+from apas.counterfactuals.search.leaf_table import EDGE, LeafTable
 from apas.counterfactuals.search.refit_search import Demand, RefitSearch, _known_states, rows_of_class, spread
 from apas.models.base import ModelWrapper
 
@@ -112,6 +112,14 @@ def test_catboost_with_categories_is_asked():
     accept = np.array([m.library_classes(rows) == 1 for m in list(problem.refits)[-8:]])
     assert accept.all()
     assert set(rows["home"]) <= {"own", "rent", "other"}
+
+
+def test_trees_are_read_before_the_time_of_the_searches_begins(monkeypatch):
+    read, deadlines = LeafTable.of, []
+    monkeypatch.setattr(LeafTable, "of", lambda task, *rest: deadlines.append(task.deadline) or read(task, *rest))
+    found = offers_of(boosted(12, rows=1), time_limit=600.0)
+    assert found[0].tests == 1
+    assert deadlines == [np.inf]  # once, and before there is a deadline
 
 
 def test_the_model_alone_leaves_all_refits_to_certify():

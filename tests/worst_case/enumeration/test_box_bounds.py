@@ -9,10 +9,10 @@ import pytest
 from problems import network
 
 from apas import FeedForward
-from apas.models.forward import ACTIVATIONS, activate, activation_range
+from apas.models.forward import ACTIVATIONS, activate, activation_range, steepest
 from apas.worst_case.enumeration import box_bounds as sensitivity
 from apas.worst_case.enumeration.box_bounds import BoxPass, margin_ranges, margin_slopes
-from apas.worst_case.intervals import STEEPEST, derivative_range, least_margins
+from apas.worst_case.intervals import derivative_range, least_margins
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip
 
@@ -166,9 +166,9 @@ def test_ranges_of_activations_and_derivatives(name):
     ends[:20] = np.sort(rng.choice([-1.0, 0.0, 1.0], size=(20, 2)), axis=1)  # kinks at the ends
     low, high = ends.T
     least, most = activation_range(name, low, high)
-    flattest, steepest = derivative_range(name, low, high)
-    assert (flattest <= steepest).all()
-    assert (np.abs(steepest) <= STEEPEST.get(name, 1.0)).all()
+    flattest, sharpest = derivative_range(name, low, high)
+    assert (flattest <= sharpest).all()
+    assert (np.abs(sharpest) <= steepest(name)).all()
     steps = np.linspace(0.0, 1.0, 41)[:, None]
     points = low + steps * (high - low)
     values = activate(name, points.copy())
@@ -177,9 +177,9 @@ def test_ranges_of_activations_and_derivatives(name):
     apart = high - low > 1e-3
     slopes = np.diff(values[:, apart], axis=0) / np.diff(points[:, apart], axis=0)
     assert (slopes >= flattest[apart] - 1e-7).all()
-    assert (slopes <= steepest[apart] + 1e-7).all()
+    assert (slopes <= sharpest[apart] + 1e-7).all()
     # and no more than that: the ends of the range are reached, up to the width of a step
     assert (values.min(axis=0) <= least + 0.02 * (high - low) ** 2 + 1e-12).all()
     smooth = name not in ("relu", "leaky_relu", "hard_tanh")
     tolerance = 0.1 * (high - low)[apart] + 1e-6 if smooth else 1.0
-    assert (slopes.max(axis=0) >= steepest[apart] - tolerance).all()
+    assert (slopes.max(axis=0) >= sharpest[apart] - tolerance).all()

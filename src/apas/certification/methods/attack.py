@@ -212,9 +212,13 @@ def broken_deltas(
 
 
 def _seen(question: Question) -> Question:
-    """The question as the attack sees it: of a dense network, unless parameters of it are tied to each other."""
+    """The question as the attack sees it: of a dense network, unless the model's own gradients know more."""
     embedded = question.embedded
-    return question if embedded.tied and offers(question.model, Differentiable) else embedded
+    if embedded is question:
+        return question
+    known = isinstance(embedded.geometry, Region) and not embedded.tied
+    own = isinstance(question.geometry, Region) and offers(question.model, Differentiable)
+    return question if own and not known else embedded
 
 
 def _parts(question: Question) -> list[Indices]:

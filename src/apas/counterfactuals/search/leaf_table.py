@@ -192,7 +192,7 @@ class LeafTable:
         for i, v in enumerate(values):  # what is missing is apart from all values
             counted[i][-1] += np.isnan(v[-1])
         table = cls(Grid(tuple(values), tuple(common), counted), parts, np.array([t.base for t in ensembles if t]))
-        return table if table._agrees(task, refits, inputs) else None
+        return table if table._agrees(task, encoders) else None
 
     def sums(self, places: Indices) -> Floats:
         """What the refits give the row of these places, shape (refits, outputs)."""
@@ -203,17 +203,21 @@ class LeafTable:
             found[:, k] += np.bincount(self.refit[hit], self.value[hit, k], minlength=len(found))
         return found
 
-    def _agrees(self, task: Task, refits: Sequence[Model], inputs: Floats) -> bool:
+    def _agrees(self, task: Task, encoders: Sequence[_Encoder]) -> bool:
         """Whether the table says what the refits say about some rows; what is read of a library may be otherwise."""
-        draws = np.random.default_rng(0)
-        sizes = [int(np.isfinite(v).sum()) or 1 for v in self.grid.values]
-        places = np.array([[draws.integers(n) for n in sizes] for _ in range(CHECKS)])
-        rows = np.array([[v[p] for v, p in zip(self.grid.values, row, strict=True)] for row in places])
+        places, rows = _mixed_rows(self.grid.values)
         label = task.model.classes[-1]
         told = np.array([towards(self.sums(row), len(task.model.classes) - 1) for row in places])
-        said = np.array([refit.margin(Task(refit, task.space).encoded(rows), label) for refit in refits]).T
-        clear = (np.abs(told) > EDGE) & (np.abs(said) > EDGE)
+        said = np.array([encoder.task.model.margin(encoder.checks(rows), label) for encoder in encoders]).T
+        clear = (np.abs(told) > EDGE) & (np.abs(said) > EDGE) & np.isfinite(rows.sum(axis=1, keepdims=True))
         return bool(((told > 0) == (said > 0))[clear].all())
+
+
+def _mixed_rows(values: Sequence[Floats]) -> tuple[Indices, Floats]:
+    """Places of features that have been drawn one by one, and the rows that have these values."""
+    draws = np.random.default_rng(0)
+    places = np.stack([draws.integers(len(v), size=CHECKS) for v in values], axis=1)
+    return places, np.stack([v[places[:, i]] for i, v in enumerate(values)], axis=1)
 
 
 def towards(sums: Floats, wanted: int) -> Floats:
@@ -230,26 +234,27 @@ class _Encoder:
         self.task, self.trees = task, trees
         #: Whether the model reads cells as they are, so that columns are features.
         self.plain = offers(task.model, ReadsCells)
+        self._mixed: Floats | None = None  # what the model makes of `_mixed_rows` of the last values
 
-    def _read(self, points: Floats) -> Floats:
-        return self.trees.read(self.task.encoded(points))
+    def checks(self, rows: Floats) -> Floats:
+        """Mixed rows of the last values as the model reads them."""
+        return self.task.encoded(rows) if self._mixed is None else self._mixed
 
     def columns(self, values: Sequence[Floats]) -> tuple[Integers, list[Floats]] | None:
         """The feature that each column depends on, and its numbers for the values of that feature."""
         sizes = [len(v) for v in values]
         if self.plain:  # all features at once: row number i has value number i of each
             rows = np.stack([v[np.arange(max(sizes)) % len(v)] for v in values], axis=1)
-            found, names = self._read(rows), getattr(self.task.model, "feature_names", None)
+            found, names = self.trees.read(self.task.encoded(rows)), getattr(self.task.model, "feature_names", None)
             place = {name: i for i, name in enumerate(self.task.space.names)}
             owner = np.array([place[n] for n in names] if names else range(len(values)))
             return owner, [found[: sizes[f], c] for c, f in enumerate(owner)]
         first, of = np.array([v[0] for v in values]), np.repeat(np.arange(len(values)), sizes)
         rows = np.tile(first, (len(of), 1))
         rows[np.arange(len(of)), of] = np.concatenate(values)
-        draws = np.random.default_rng(0)
-        places = np.stack([draws.integers(n, size=CHECKS) for n in sizes], axis=1)
-        mixed = np.stack([v[places[:, i]] for i, v in enumerate(values)], axis=1)
-        found = self._read(np.concatenate([rows, mixed]))
+        places, mixed = _mixed_rows(values)
+        encoded = self.task.encoded(np.concatenate([rows, mixed]))
+        found, self._mixed = self.trees.read(encoded), encoded[len(rows) :]
         found, told = found[: len(rows)], found[len(rows) :]
         differs = ~((found == found[:1]) | (np.isnan(found) & np.isnan(found[:1])))
         depends = np.stack([differs[of == f].any(axis=0) for f in range(len(values))])

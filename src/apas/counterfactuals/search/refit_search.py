@@ -263,14 +263,18 @@ def _known_states(search: Search, grid: RowGrid, known: Floats) -> Integers:
     return np.unique(found[np.concatenate([order[: KNOWN // 2], deep[: KNOWN // 2]])], axis=0)
 
 
+def leaf_table(search: Search, refits: Sequence[Model]) -> LeafTable | None:
+    """The leaves of the refits, read once per call; None if they must be asked."""
+    task, own = search.task, search.input[None]
+    return task.once("leaf table", lambda: LeafTable.of(task, refits, own if task.inputs is None else task.inputs))
+
+
 def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False) -> Floats:
     """Rows from the safest to the cheapest that the refits accept, shape (rows, features); there may be none.
 
     With one model its margin is what must be large; with `all_accept` the path ends with rows that every refit accepts.
     """
-    task, x = search.task, search.input
-    inputs = x[None] if task.inputs is None else task.inputs
-    table = task.once("leaf table", lambda: LeafTable.of(task, refits, inputs))
+    task, table, x = search.task, leaf_table(search, refits), search.input
     known = rows_of_class(task, search.target)
     if table is not None:
         grid = RowGrid(search, table.grid)
@@ -278,7 +282,7 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
         passes = LeafSweeps(table, grid, wanted)
         looking = RefitSearch(grid, lambda states: [spread(passes.margins(state)) for state in states])
     else:
-        values, common = grid_values(task, inputs, [None] * len(task.space))
+        values, common = grid_values(task, x[None] if task.inputs is None else task.inputs, [None] * len(task.space))
         grid = RowGrid(search, Grid(tuple(values), tuple(common), tuple(np.arange(len(v)) for v in values)))
         scale = max(1.0, float(np.median(np.abs(task.margins(known if len(known) else x[None], search.target)))))
         looking = RefitSearch(grid, PredictedSweeps(refits, grid, scale), LEAST)

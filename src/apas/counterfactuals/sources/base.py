@@ -256,6 +256,14 @@ class TakesMissing(Protocol):
 
 
 @runtime_checkable
+class SetsUp(Protocol):
+    """A source with something to set up once for all rows, before the time of the searches begins."""
+
+    def set_up(self, search: Search) -> None:
+        """Do so; the search is that of the first row."""
+
+
+@runtime_checkable
 class ForRows(Protocol):
     """A source that holds something for each of the inputs."""
 

@@ -28,7 +28,7 @@ import numpy as np
 from apas._typing import Bools, Floats
 from apas._validation import check_flag
 from apas.counterfactuals.search.observed_split import quick_encoder, quick_margins
-from apas.counterfactuals.search.refit_search import refit_path
+from apas.counterfactuals.search.refit_search import leaf_table, refit_path
 from apas.counterfactuals.sources.base import Candidate, OnRefits, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
@@ -356,6 +356,12 @@ class RobustOptimum:
                 "them as `background`."
             )
         return None
+
+    def set_up(self, search: Search) -> None:
+        """Read the trees of the refits."""
+        refits = _refits_to_search(search, self.alone)
+        if refits is not None:
+            leaf_table(search, refits)
 
     def candidates(self, search: Search) -> Generator[Candidate, float | None, None]:
         """A path through the optimum; then rows that are safer and cost more."""
