@@ -186,7 +186,7 @@ def test_a_finding_is_open_until_something_decides():
     net, X, wanted, broken = deep(4, (4, 8, 6, 5, 1))
     radii = np.ones(len(net.parameters))
     found = worst_cases(
-        net, X, wanted, radii, float(broken.max()) * 2, accept=lambda row, direction: False, time_limit=1.0
+        net, X, wanted, radii, float(broken.max()) * 2, accept=lambda row, direction: False, time_limit=0.1
     )
     # nobody accepts a witness, so nothing may be broken, and what is broken cannot be proved
     assert not any(f.broken for f in found)
