@@ -434,7 +434,7 @@ class Relaxation:
     def __init__(self, net: FeedForward, radii: Floats, delta: float) -> None:
         self.net, self.radii, self.delta = net, radii, delta
         self.unit_reach = net.parameters.split(radii)
-        self.layers = moving_layers(net, net.parameters.split(delta * radii))
+        self.layers = moving_layers(net, radii, delta)
 
     def relax(self, X: Floats) -> Relaxed:
         """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
@@ -463,7 +463,10 @@ class Relaxation:
 
     def allowance(self, X: Floats) -> list[Floats]:
         """Per layer and row what rounding can change in a computed bound, the margin's last."""
-        sizes = magnitudes(self.net, self.unit_reach, X, np.full(len(X), self.delta))
+        shared = {layer.uniform for layer in self.layers}  # as a rule one number, already times delta
+        one = shared.pop() if len(shared) == 1 else None
+        reach, delta = (self.unit_reach, self.delta) if one is None else (one, 1.0)
+        sizes = magnitudes(self.net, reach, X, np.full(len(X), delta))
         steps = accumulate(len(w) + 8 for w in self.net.weights)
         # each of the operations behind a sum is off by at most 2**-53 of the magnitudes it adds up; a bound adds up one
         # constant per layer, each of at most the magnitude of the whole; the factor 8 is to spare
