@@ -18,10 +18,11 @@ from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.errors import InputError
+from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Box
 from apas.stats.sequential import Boundary
-from apas.worst_case.intervals import Boxes
+from apas.worst_case.intervals import Boxes, rounding_share
 
 #: How many random numbers are held at a time.
 NUMBERS = 1 << 17
@@ -305,6 +306,8 @@ def _unproved(question: Question) -> Indices:
     if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
         return everyone  # a subclass may compute otherwise
     boxes = Boxes(network, question.X, question.wanted, question.radii)
-    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin
-    least = boxes.bound(question.delta) - boxes.error(question.delta)
-    return everyone[~(least > 2 * question.band)]
+    error = boxes.error(question.delta)
+    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
+    # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
+    band = question.band if question.single else ROUNDING / rounding_share(network) * error
+    return everyone[~(boxes.bound(question.delta) - error > 2 * band)]

@@ -281,9 +281,13 @@ def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: 
 
 def margin_error(net: FeedForward, X: Floats, reach: list[Floats] | float, delta: Floats) -> Floats:
     """What rounding can change in a computed margin of each row, or in a bound on it, while tensors move by `reach`."""
-    sizes = magnitudes(net, reach, X, delta)[-1]
-    # each of the at most `steps` operations behind a sum is off by 2**-53 of the magnitudes it adds up
-    return np.asarray(4 * sum(len(w) + 8 for w in net.weights) * 2.0**-53 * sizes)
+    return np.asarray(rounding_share(net) * magnitudes(net, reach, X, delta)[-1])
+
+
+def rounding_share(net: FeedForward) -> float:
+    """The share of the magnitudes behind a margin that rounding can change, several times over."""
+    # each of the operations behind a sum is off by 2**-53 of the magnitudes it adds up
+    return 4 * sum(len(w) + 8 for w in net.weights) * 2.0**-53
 
 
 def output_terms(
@@ -409,7 +413,8 @@ class Boxes:
 
     def error(self, delta: Floats) -> Floats:
         """What rounding can add to `bound` at most."""
-        return margin_error(self.net, self.X, self.reach, delta)
+        shared = float(self.radii[0]) if (self.radii == self.radii[0]).all() else None
+        return margin_error(self.net, self.X, self.reach if shared is None else shared, delta)
 
     def _output(
         self, low: Floats, high: Floats, delta: Floats, v: Floats, v_reach: Floats, bias: Floats, bias_reach: Floats
