@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -281,6 +282,11 @@ class LayerLines:
     beta: Floats | None = None
     """Lagrange multipliers, at least 0, of what is known."""
 
+    @cached_property
+    def heights(self) -> tuple[Floats, Floats]:
+        """Heights at 0 of the lines chosen, down and up."""
+        return self.down.height(self.down_slope), self.up.height(self.up_slope)
+
     @classmethod
     def box(cls, name: str, units: Units) -> LayerLines:
         """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
@@ -352,7 +358,7 @@ def carried_back(
         if i:
             layer, small, size = layers[i], c >= 0, np.abs(c)
             slope = np.where(small, line.down_slope, line.up_slope)
-            height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
+            height = np.where(small, *line.heights)
             g, size_g = c * slope, size * slope
             if line.side is not None and line.beta is not None:
                 # weak duality: on the known side of u, ``side * beta * u`` is at most 0, and adding it keeps a bound
@@ -383,7 +389,7 @@ def gradients(
         sign = np.where(small, 1.0, -1.0)
         y = sign * z - spread
         slope = np.where(small, line.down_slope, line.up_slope)
-        height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
+        height = np.where(small, *line.heights)
         by_slope.append(np.abs(c) * (y - np.where(small, line.down.at, line.up.at)))
         by_beta.append(None if line.side is None else line.side * (z + spread))
         arguments.append(y)
