@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -45,6 +45,7 @@ IN_FLOAT32 = "computed in float32, within its rounding"
 SHIFTS: dict[str, Any] = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2)}
 SHIFTS["gaussian"] = GaussianShifts
 _ALL = slice(None)
+_Value = TypeVar("_Value")
 
 
 @cache
@@ -92,18 +93,18 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
 _PLANS: weakref.WeakKeyDictionary[Any, dict[str, tuple[str, dict[str, Any]]]] = weakref.WeakKeyDictionary()
 
 
-class _Planned:
+class _Planned(Generic[_Value]):
     """A member that depends on model and shifts alone: computed once for a question and all that are made of it."""
 
-    def __init__(self, compute: Callable[[Question], Any]) -> None:
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
         self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
-    def __get__(self, question: Question | None, owner: Any = None) -> Any:
+    def __get__(self, question: Any, owner: Any = None) -> _Value:
         if question is None:
-            return self
+            return self  # type: ignore[return-value]
         if self.name not in question.plan:
             question.plan[self.name] = self.compute(question)
-        return question.plan[self.name]
+        return question.plan[self.name]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,9 @@ class Question:
                 read = tuple(check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
                 object.__setattr__(question, "read", read)
             if offers(net, models.LibraryBacked):
-                check_agreement(net, points, encoded, margins=question._towards_class_1)
+                # predictions are read off margins towards class 1 of two, if that is what all rows want
+                known = len(net.classes) == 2 and question.same_target and wanted[0] == net.classes[1]
+                check_agreement(net, points, encoded, margins=question.base_margins if known else None)
         return question
 
     def grow(self, count: int) -> bool:
@@ -379,7 +382,7 @@ class Question:
         if not offers(self.model, models.Dense):
             return None
         network, parameters = self.model.as_feedforward(), self.model.parameters
-        if network is self.model:
+        if parameters is network.parameters:
             return network
         same = network.parameters.shapes == parameters.shapes
         return network if same and np.array_equal(network.parameters.values, parameters.values) else None
@@ -415,12 +418,6 @@ class Question:
         """Margins on the model itself: the one forward pass of a call, not to be changed."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is neither valid nor certain
             return self.model.margin(self.X, self.one_target)
-
-    @property
-    def _towards_class_1(self) -> Floats | None:
-        """The base margins if all rows want class 1 of two, where predictions are read off them."""
-        classes = self.model.classes
-        return self.base_margins if len(classes) == 2 and self.same_target and self.target[0] == classes[1] else None
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> Bools:
