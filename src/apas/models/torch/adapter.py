@@ -23,7 +23,7 @@ from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
 from apas.models.torch.dense import traced_chain
-from apas.models.torch.head import Head, chosen_output, final_layer, unhooked
+from apas.models.torch.head import Head, chosen_output, final_layer
 from apas.models.torch.passes import Passes, Stage, answer, gradients
 from apas.models.torch.rounding import Rounding
 from apas.models.torch.trace import input_size, probe

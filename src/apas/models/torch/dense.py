@@ -44,6 +44,8 @@ _SOFTMAX |= {F.log_softmax: "log_softmax", torch.log_softmax: "log_softmax", "lo
 
 def traced_chain(module: Any, theta: Parameters, kind: str, shape: tuple[int, ...], **options: Any) -> DenseChain:
     """The chain of a module in eval mode; `NotDense` says which layer is none of a dense network."""
+    if why := getattr(module, "_not_dense", ""):  # what the reader of a Keras model found
+        raise NotDense(why)
     for name, part in module.named_modules():
         if not unhooked(part):
             raise NotDense(f"{name or 'the module'} has hooks, which may do anything")
