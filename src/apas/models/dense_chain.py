@@ -199,8 +199,10 @@ class ChainBuilder:
         """How many numbers a value has."""
         return self.nodes[value].width
 
-    def _new(self, *given: Any) -> int:
-        self.nodes.append(_Node(*given))
+    def _new(self, width: int, terms: Any, bias: Entries | None = None, activation: str = "identity") -> int:
+        if bias is not None and bias.values.shape != (width,):
+            raise ValueError(f"biases of shape {bias.values.shape} meet {width} numbers")
+        self.nodes.append(_Node(width, terms, bias, activation))
         return len(self.nodes) - 1
 
     def affine(self, value: int, weights: Entries, bias: Entries | None = None) -> int:
@@ -219,7 +221,10 @@ class ChainBuilder:
         self, value: int, mean: Any, variance: Any, eps: float, factors: Entries | None, bias: Entries | None
     ) -> int:
         """A batch norm: a layer that does not move, of what the running statistics do, and one of what was learned."""
-        factor = 1.0 / np.sqrt(np.asarray(variance, dtype=np.float64) + eps)
+        spread = np.asarray(variance, dtype=np.float64) + eps
+        if not (spread > 0).all() or not np.isfinite(spread).all():
+            raise ValueError("a variance is no number above 0")
+        factor = 1.0 / np.sqrt(spread)
         level = -np.asarray(mean, dtype=np.float64) * factor
         return self.scale(self.scale(value, Entries.fixed(factor), Entries.fixed(level)), factors, bias)
 
