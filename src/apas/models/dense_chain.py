@@ -45,6 +45,8 @@ class DenseChain:
         Number of the coordinate, or -1 for a parameter that does not move.
     sign : ndarray of shape (parameters,)
         1 or -1: the parameter is the coordinate or its negative; 0 for one that does not move.
+    count : int
+        How many coordinates there are, those that no parameter stands for included.
     tied : str
         What coordinates are used more than once, in words; empty if none is. As a box the chain then has more shifts
         than the model: what is proved of all of them is proved, but they are not all there.
@@ -53,12 +55,14 @@ class DenseChain:
     network: FeedForward
     source: Indices
     sign: Floats
+    count: int
     tied: str = ""
 
     @classmethod
     def of(cls, network: FeedForward) -> DenseChain:
         """A network whose parameters are the coordinates."""
-        return cls(network, np.arange(len(network.parameters)), np.ones(len(network.parameters)))
+        count = len(network.parameters)
+        return cls(network, np.arange(count), np.ones(count), count)
 
     @cached_property
     def _moving(self) -> Indices:
@@ -113,15 +117,16 @@ class DenseChain:
         names = ("output", "threshold", "classes", "feature_names", "dtype")
         return {name: getattr(self.network, name) for name in names}
 
-    def with_moving_row(self, first: int, *, alone: bool) -> DenseChain:
-        """The same behind a row whose features are the coordinates from `first` on; `alone` if nothing else moves."""
-        net, count = self.network, self.network.n_features
+    def with_moving_row(self, *, alone: bool) -> DenseChain:
+        """The same behind a row whose features are coordinates, behind the others or `alone`: nothing else moves."""
+        net, count, first = self.network, self.network.n_features, 0 if alone else self.count
         layers = [np.eye(count), *net.weights], [np.zeros(count), *net.given_biases]
         network = ChainNetwork(*layers, activation=("identity", *net.activations), **self._said())
         still, moving = np.full(count * count, -1), np.arange(first, first + count)
         source, sign = (np.full_like(self.source, -1), np.zeros_like(self.sign)) if alone else (self.source, self.sign)
         sources, signs = [still, moving, source], [np.zeros(count * count), np.ones(count), sign]
-        return DenseChain(network, np.concatenate(sources), np.concatenate(signs), "" if alone else self.tied)
+        placed = np.concatenate(sources), np.concatenate(signs), first + count
+        return DenseChain(network, *placed, "" if alone else self.tied)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +284,8 @@ class ChainBuilder:
         uses = np.bincount(source[source >= 0], minlength=len(theta))
         tied = [name for name, part in zip(theta.names, theta.split(uses), strict=True) if part.max(initial=0) > 1]
         words = f"{', '.join(tied[:3])} {'is' if len(tied) == 1 else 'are'} used more than once" if tied else ""
-        return DenseChain(ChainNetwork(*told, activation=names[:-1], **options), source, sign, words)
+        network = ChainNetwork(*told, activation=names[:-1], **options)
+        return DenseChain(network, source, sign, len(theta), words)
 
     def _users(self, output: int) -> tuple[list[int], dict[int, list[int]]]:
         """The values that an output needs, in order, and which of them use each."""
