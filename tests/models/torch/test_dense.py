@@ -292,6 +292,7 @@ def test_rows_move_by_their_own_size_beside_parameters_that_are_not_used():
     net, rng = Spare().double().eval(), np.random.default_rng(0)
     for p in net.parameters():
         nn.init.normal_(p)
+    nn.init.constant_(net.last.bias, -2.0)
     model, X = apas.as_model(net, output="logit", input_shape=(3,)), rng.normal(size=(6, 3))
     both = JointShifts(row=InputNoise(scale=20.0))
     target = [int(m >= 0) for m in margins(net, X, 1)]
