@@ -114,7 +114,7 @@ class JointShifts(EqualByContent):
 
     def embed(self, chain: DenseChain) -> DenseChain:
         """The model behind a row that moves with it."""
-        return chain.with_moving_row(int(chain.source.max()) + 1, alone=False)
+        return chain.with_moving_row(alone=False)
 
     def parameters_at(self, model: Model, values: Floats) -> Floats:
         """The first coordinates."""

@@ -120,7 +120,7 @@ class InputNoise(EqualByContent):
 
     def embed(self, chain: DenseChain) -> DenseChain:
         """The model behind a row that moves, and nothing else does."""
-        return chain.with_moving_row(0, alone=True)
+        return chain.with_moving_row(alone=True)
 
     def parameters_at(self, model: Model, values: Floats) -> Floats:
         """Those of the model, which does not move."""
