@@ -71,9 +71,13 @@ def test_proofs_and_offers_agree_with_all_allowed_rows_of_200_small_spaces():
 
 def trees(seed: int):
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({"income": rng.integers(0, 9, 120), "years": rng.integers(0, 6, 120), "debt": rng.integers(0, 7, 120)})
+    frame = pd.DataFrame(
+        {"income": rng.integers(0, 9, 120), "years": rng.integers(0, 6, 120), "debt": rng.integers(0, 7, 120)}
+    )
     wanted = frame.income + 2 * (frame.years > 2) - frame.debt + rng.normal(0, 0.5, 120) > 2
-    return GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=seed).fit(frame, wanted.astype(int)), frame
+    return GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=seed).fit(
+        frame, wanted.astype(int)
+    ), frame
 
 
 def test_leaf_cells_of_trees_prove_what_all_rows_say():
@@ -87,7 +91,9 @@ def test_leaf_cells_of_trees_prove_what_all_rows_say():
         for item in found:
             own = X.iloc[item.row]
             each = [
-                np.arange(own[n] if n == "income" else frame[n].min(), frame[n].max() + 1) if n in item.features else [own[n]]
+                np.arange(own[n] if n == "income" else frame[n].min(), frame[n].max() + 1)
+                if n in item.features
+                else [own[n]]
                 for n in frame
             ]
             rows = pd.DataFrame(list(itertools.product(*each)), columns=list(frame))
@@ -145,7 +151,9 @@ def test_results_are_tables_pages_files_and_offers(tmp_path):
     found = apas.menu(linear(), frame, 0.02, space=space(), rng=0, beyond=True, tolerance=0.01)
     assert found.to_frame().index.tolist() == ["A-17", "A-17", "<b>A-18</b>", "<b>A-18</b>"]
     assert found.to_frame()["features"].tolist() == ["income", "debt", "income", "debt"]
-    assert "2 rows, 4 sets of features: 2 OFFER, 2 UNREACHABLE; each offer by itself: at least 99.5 %" in found.summary()
+    assert (
+        "2 rows, 4 sets of features: 2 OFFER, 2 UNREACHABLE; each offer by itself: at least 99.5 %" in found.summary()
+    )
     page = found.to_html()
     assert "<b>A-18" not in page
     assert "&lt;b&gt;A-18" in page

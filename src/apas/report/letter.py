@@ -136,6 +136,7 @@ def write_letter(
             "issued": today,
             "expires": last,
             "sender": sender,
+            "limits": all(option.several for option in own[:OPTIONS]),
             "options": [asdict(option) for option in own[:OPTIONS]],
             "more_options": len(own[OPTIONS:]),
             "excluded": excluded.get(owner, [])[:EXCLUDED],
