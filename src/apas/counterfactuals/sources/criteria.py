@@ -100,7 +100,7 @@ def cheapest_accepted(search: Search, margins: RefitMargins) -> Floats | None:
     """A cheap row that every one of some models accepts, None if none was found."""
     if offers(search.task.model, Differentiable):
         return cheapest_passing(search, Criterion(lambda points: margins(points, search.target).min(axis=0)))
-    rows = refit_path(search, margins.models, all_accept=True)
+    rows = refit_path(search, margins.models, unanimous=True)
     rows = rows[[search.is_different(row) for row in rows]] if len(rows) else rows
     rows = rows[(margins(rows, search.target) >= 0).all(axis=0)] if len(rows) else rows
     return min(rows, key=search.cost, default=None)
