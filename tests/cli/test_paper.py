@@ -39,7 +39,7 @@ def test_all_files_are_there(capsys):
     code, out, err = run(capsys, "paper", "data", "--data", str(folder))
     assert (code, err) == (0, "")
     assert f"12 of 12 files are in {folder.resolve()}." in out
-    assert out.count("was there") == 9
+    assert out.count("was there") == 12
 
 
 @pytest.mark.usefixtures("offline")
