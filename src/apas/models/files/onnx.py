@@ -262,7 +262,7 @@ class GraphReader:
         # one number for all units would be one parameter, not many
         if bias is None or bias.dtype.kind != "f" or bias.size != width or any(n != 1 for n in bias.shape[:-1]):
             shape = None if bias is None else bias.shape
-            if node.op_type == "Gemm" or self.builder.nodes[value].bias is None and self.made.get(value) == "MatMul":
+            if node.op_type == "Gemm" or (self.builder.nodes[value].bias is None and self.made.get(value) == "MatMul"):
                 raise self.graph.damage(f"a layer of {width} outputs has biases of shape {shape}")
             raise self.graph.refuse(
                 f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}"
