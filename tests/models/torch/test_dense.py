@@ -377,3 +377,20 @@ def test_a_softplus_at_its_jump_is_no_witness():
         asked = Question.ask(model, row, target=1, delta=1e-7, shifts="linf", method="attack").embedded
         witness = confirmed_witness(asked, 0, asked.shifts.chain.at(values))
         assert (witness is not None) is confirmed
+
+
+@pytest.mark.parametrize(
+    "clamp", [lambda z: torch.clamp(z, -0.5, 0.7), lambda z: z.clamp(min=0), lambda z: torch.clip(z, 0, 6)]
+)
+def test_clamps_are_units(clamp):
+    class Clamped(Spare):
+        def forward(self, x):
+            return self.last(clamp(self.first(x)))
+
+    torch.manual_seed(0)
+    net, X = Clamped().double().eval(), np.random.default_rng(0).normal(size=(5, 3))
+    model = apas.as_model(net, output="logit", input_shape=(3,))
+    move = np.random.default_rng(1).uniform(-0.1, 0.1, (4, len(model.parameters)))
+    ours = model.dense_chain().network.shifted_margins(X, 1, model.dense_chain().lift(move), 1.0)
+    by_hand = np.stack([margins(shifted(net, model.parameters.values + u), X, 1) for u in move])
+    np.testing.assert_allclose(ours, by_hand, atol=1e-12)

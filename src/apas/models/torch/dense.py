@@ -29,6 +29,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "elu": {"alpha": 1.0},
     "gelu": {"approximate": "none"},
     "softplus": {"beta": 1.0, "threshold": 20.0},
+    "clamp": {"min": None, "max": None},
 }
 _LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.ReLU6: "relu6", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hardtanh"}
 _LAYERS |= {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ELU: "elu", nn.GELU: "gelu", nn.SiLU: "silu"}
@@ -36,7 +37,8 @@ _LAYERS |= {nn.Softplus: "softplus"}
 _FUNCTIONS: dict[Any, str] = {F.relu: "relu", F.relu6: "relu6", F.leaky_relu: "leaky_relu", F.hardtanh: "hardtanh"}
 _FUNCTIONS |= {F.elu: "elu", F.gelu: "gelu", F.silu: "silu", F.softplus: "softplus", F.tanh: "tanh"}
 _FUNCTIONS |= {torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid", F.sigmoid: "sigmoid"}
-_FUNCTIONS |= {name: name for name in ("relu", "tanh", "sigmoid")}
+_FUNCTIONS |= {torch.clamp: "clamp", torch.clip: "clamp", "clip": "clamp"}
+_FUNCTIONS |= {name: name for name in ("relu", "tanh", "sigmoid", "clamp")}
 _HEADS = {"probability": ("sigmoid",), "probabilities": ("softmax", "log_softmax"), "logits": ("log_softmax",)}
 _SOFTMAX: dict[Any, str] = {F.softmax: "softmax", torch.softmax: "softmax", "softmax": "softmax"}
 _SOFTMAX |= {F.log_softmax: "log_softmax", torch.log_softmax: "log_softmax", "log_softmax": "log_softmax"}
@@ -154,7 +156,10 @@ class _Reader:
         return self.builder.add(self._input(node, 0), self._input(node, 1))
 
     def _layer(self, node: Any, layer: Any) -> int:
-        value, kind, name = self._input(node), type(layer), node.target
+        kind, name = type(layer), node.target
+        if kind not in (*SILENT, nn.Flatten, nn.Linear, nn.BatchNorm1d, nn.PReLU, *_LAYERS):
+            raise NotDense(f"{name} is a {kind.__name__}, which is no part of a dense network")
+        value = self._input(node)
         if kind in SILENT:
             return value
         if kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
@@ -173,9 +178,9 @@ class _Reader:
             return self.builder.normalize(value, *statistics, layer.eps, *learned)
         if kind is nn.PReLU:
             return self.builder.slopes(value, self._entries(layer.weight))
-        if kind in _LAYERS:
-            return self._activation(node, value, _LAYERS[kind], lambda key, _, default: getattr(layer, key, default))
-        raise NotDense(f"{name} is a {kind.__name__}, which is no part of a dense network")
+        if kind is nn.Flatten:
+            raise NotDense(f"{name} is a Flatten of some dimensions only")
+        return self._activation(node, value, _LAYERS[kind], lambda key, _, default: getattr(layer, key, default))
 
     def _entries(self, parameter: Any) -> Entries:
         name = self.names.get(id(parameter))
@@ -190,8 +195,10 @@ class _Reader:
             raise NotDense(f"{_words(node)} has settings that are computed")
         if name == "gelu":
             return self.builder.activate(value, "gelu_tanh" if values[0] == "tanh" else "gelu")
+        if name == "clamp":
+            values = [end if v is None else v for v, end in zip(values, (-np.inf, np.inf), strict=True)]
         numbers = (0.0, 6.0) if name == "relu6" else tuple(float(v) for v in values)
-        return self.builder.activate(value, "clip" if name in ("hardtanh", "relu6") else name, *numbers)
+        return self.builder.activate(value, "clip" if name in ("hardtanh", "relu6", "clamp") else name, *numbers)
 
 
 def _array(tensor: Any) -> Floats:
