@@ -21,6 +21,8 @@ from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 from apas.models.forward import ACTIVATIONS
 
+NUMBERS = 1 << 20  # how many numbers of lifted moves are held at a time
+
 
 class NotDense(Exception):
     """What of a model has no place in a dense chain, in words."""
@@ -100,6 +102,14 @@ class DenseChain:
         where, found = self._moving, np.array(self.network.parameters.values)
         found[where] = values[self.source[where]] * self.sign[where]
         return found
+
+    def shifted_margins(self, X: Floats, target: Any, moves: Floats, delta: float | Floats) -> Floats:
+        """Margins where the coordinates move by ``delta * moves``, shape (moves, rows)."""
+        margins, some = np.empty((len(moves), len(X))), max(1, NUMBERS // len(self.source))
+        for first in range(0, len(moves), some):
+            part = slice(first, first + some)
+            margins[part] = self.network.shifted_margins(X, target, self.lift(moves[part]), delta)
+        return margins
 
     def plain(self) -> FeedForward | None:
         """The network alone, if each of its numbers moves by itself (but for biases that it has not)."""
@@ -261,10 +271,17 @@ class ChainBuilder:
         parts = zip(vars(Entries.fixed(np.eye(count))).values(), vars(negative).values(), strict=True)
         return self.affine(halves, Entries(*(np.vstack(pair) for pair in parts)))
 
+    def before(self, last: int, *heads: str) -> tuple[int, str]:
+        """The value in front of a sigmoid or softmax at the end, and its name; itself if the end is none of these."""
+        name = self.nodes[last].activation
+        return (self.nodes[last].terms[0][0], name) if name in heads else (last, "")
+
     def finish(self, last: int, theta: Parameters, **options: Any) -> DenseChain:
         """The chain up to a value, in which `theta` moves, with the options of `FeedForward`."""
         self._fuse(last)
         needed, users = self._users(last)
+        if any("softmax" in self.nodes[value].activation for value in needed):
+            raise ValueError("a softmax stands between layers")
         if self.nodes[last].activation != "identity" or not self.nodes[last].terms:
             raise ValueError("it does not end in a linear layer")
         level = {0: 0}
@@ -335,10 +352,6 @@ class ChainBuilder:
         return weights, bias, kinds.pop() if len(kinds) == 1 else "+".join(names)
 
 
-#: How many numbers of lifted directions are held at a time.
-NUMBERS = 1 << 20
-
-
 class ChainModel:
     """A model that is a dense chain: what moves are its own parameters, under their own names."""
 
@@ -353,12 +366,7 @@ class ChainModel:
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
-        margins, some = np.empty((len(directions), len(X))), max(1, NUMBERS // len(self._chain.source))
-        for first in range(0, len(directions), some):
-            part = slice(first, first + some)
-            lifted = self._chain.lift(directions[part])
-            margins[part] = self._chain.network.shifted_margins(X, target, lifted, delta)
-        return margins
+        return self._chain.shifted_margins(X, target, directions, delta)
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``."""

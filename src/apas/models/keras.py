@@ -1,4 +1,4 @@
-"""Keras models: dense ones as dense networks or chains in NumPy, others with PyTorch behind Keras called as they are."""
+"""Keras models: dense ones as networks or chains in NumPy; others are called as they are, with PyTorch behind Keras."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENT = (
     "ActivityRegularization",
     "Identity",
 )
-#: Activations of `ChainBuilder`, with their settings, by Keras's names for functions; a softmax has its place at the end.
+#: Activations of `ChainBuilder`, with their settings, by Keras's names for functions.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     name: (name,) for name in ("relu", "tanh", "sigmoid", "gelu", "silu", "softmax")
 }
@@ -152,7 +152,8 @@ class _Reader:
             kernel, width = self._entries(layer, "kernel"), self.builder.width(value)
             if value == 0 and len(kernel.values) != width:
                 raise InputError(
-                    f"`input_shape` of as_model is {self.shape}, but the first layer takes {len(kernel.values)} numbers."
+                    f"`input_shape` of as_model is {self.shape}, but the first layer takes {len(kernel.values)} "
+                    "numbers."
                 )
             value = self.builder.affine(value, kernel, self._entries(layer, "bias") if layer.use_bias else None)
             return self._activate(value, *self._function(layer))
@@ -166,7 +167,7 @@ class _Reader:
         raise NotDense(f"{layer.name} is a {kind}, which is no part of a dense network")
 
     def _normalization(self, layer: Any, value: int) -> int:
-        """What a model begins with is its preprocessing, in its own arithmetic; elsewhere a layer that does not move."""
+        """What a model begins with is its preprocessing, in its arithmetic; elsewhere a layer that does not move."""
         mean, variance = (np.asarray(_array(part)).reshape(-1) for part in (layer.mean, layer.variance))
         # Keras divides by the square root, and never by less than its epsilon, 1e-7
         deviation = np.maximum(np.sqrt(variance), np.asarray(1e-7, dtype=variance.dtype))
@@ -220,22 +221,21 @@ class _Reader:
 
     def finish(self, last: int, output: str | None, said: dict[str, Any]) -> tuple[str, DenseChain]:
         """What the numbers are that the model gives, and the chain in front of its sigmoid or softmax."""
-        nodes = self.builder.nodes
-        ending = nodes[last].activation
-        told = {"sigmoid": "probability", "softmax": "probabilities"}.get(ending)
+        last, head = self.builder.before(last, "sigmoid", "softmax")
+        told, ending = (
+            {"sigmoid": "probability", "softmax": "probabilities"}.get(head),
+            self.builder.nodes[last].activation,
+        )
         if told is None and ending != "identity":
             raise Unsupported(f"the Keras model ends in the activation {ending}, which says nothing about classes.")
         if output is not None and told is not None and output != told:
-            raise InputError(f'`output` of as_model is "{output}", but the model ends in a {ending}; leave it out.')
+            raise InputError(f'`output` of as_model is "{output}", but the model ends in a {head}; leave it out.')
         if told is None and output not in ("logit", "logits"):
             raise InputError(
                 "`output` of as_model must say what the model's numbers are, since its last layer is linear; pass "
                 'apas.as_model(model, output="logit") for one logit, or "logits" for one per class'
                 f"{'' if output is None else f', got {output!r}'}."
             )
-        last = last if told is None else nodes[last].terms[0][0]
-        if any(node.activation == "softmax" for node in nodes[: last + 1]):
-            raise NotDense("the Keras model has a softmax between its layers, which has no place in a dense network")
         kind, single = str(told or output), self.builder.width(last) == 1
         if single != (kind in ("logit", "probability")):
             raise InputError(
@@ -312,7 +312,7 @@ def _called_as_it_is(model: Any, why: str, output: str | None, input_shape: Any,
 
 
 class KerasModel(ModelWrapper):
-    """A Keras model of dense layers, computed in float64 by NumPy; a Normalization layer before them is preprocessing."""
+    """A dense Keras model, computed in float64 by NumPy; a Normalization layer at its beginning is preprocessing."""
 
     def __init__(
         self,
