@@ -114,13 +114,12 @@ class DenseChain:
     def plain(self) -> FeedForward | None:
         """The network alone, if each of its numbers moves by itself (but for biases that it has not)."""
         net = self.network
-        moves = [part.all() for part in net.parameters.split(self.source >= 0)]
-        without = [not fixed.any() for fixed in net.parameters.split(self.source >= 0)[1::2]]
-        biases = zip(moves[1::2], without, net.biases, strict=True)
-        fits = all(moves[::2]) and all(all_move or (none and not b.any()) for all_move, none, b in biases)
+        parts = net.parameters.split(np.where(self.source >= 0, 1.0, 0.0))
+        given = [b if moves.any() or b.any() else None for moves, b in zip(parts[1::2], net.biases, strict=True)]
+        there = [b is not None for pair in zip(net.weights, given, strict=True) for b in pair]
+        fits = all(moves.all() for moves, exists in zip(parts, there, strict=True) if exists)
         if not fits or self.tied or not ACTIVATIONS.keys() >= set(net.activations):
             return None
-        given = [None if none else b for none, b in zip(without, net.biases, strict=True)]
         return FeedForward(net.weights, given, activation=net.activations, **self._said())
 
     def _said(self) -> dict[str, Any]:
@@ -298,7 +297,7 @@ class ChainBuilder:
         arrays = [entries for pair in zip(weights, biases, strict=True) for entries in pair]
         source, sign = (np.concatenate([getattr(e, part).ravel() for e in arrays]) for part in ("source", "sign"))
         told: list[Any] = [[e.values for e in weights], [e.values for e in biases]]
-        uses = np.bincount(source[source >= 0], minlength=len(theta))
+        uses = np.bincount(source[source >= 0], minlength=len(theta)).astype(np.float64)
         tied = [name for name, part in zip(theta.names, theta.split(uses), strict=True) if part.max(initial=0) > 1]
         words = f"{', '.join(tied[:3])} {'is' if len(tied) == 1 else 'are'} used more than once" if tied else ""
         network = ChainNetwork(*told, activation=names[:-1], **options)

@@ -80,7 +80,8 @@ class _Reader:
         ]
         if not self.shape or not all(isinstance(n, int | np.integer) for n in self.shape):
             raise NotDense(f"{type(model).__name__} does not say what one input looks like")
-        self.flat, self.scaler = len(self.shape) == 1, None
+        self.flat = len(self.shape) == 1
+        self.scaler: tuple[Floats, Floats] | None = None
         self.builder = ChainBuilder(int(np.prod(self.shape)))
         self.dtype = _dtype(model)
         self.names: dict[int, str] = {}
@@ -301,8 +302,7 @@ def _called_as_it_is(model: Any, why: str, output: str | None, input_shape: Any,
     """A model that is not dense, for draws and attacks: PyTorch can call it with other numbers in its variables."""
     if _backend() != "torch":
         raise Unsupported(f"{why}; with KERAS_BACKEND=torch apas can draw shifts of such a model, but proves nothing.")
-    from apas.models.torch.adapter import from_torch
-    from apas.models.torch.keras import KerasModule
+    from apas.models.torch.adapter import KerasModule, from_torch
 
     last = model.layers[-1].get_config().get("activation") if model.layers else None
     told = {"sigmoid": "probability", "softmax": "probabilities"}.get(last if isinstance(last, str) else "")

@@ -148,9 +148,10 @@ def test_random_modules_against_their_own_forward():
 
 
 @pytest.mark.validity
-def test_200_random_modules_against_their_own_forward():
-    found = check(range(100, 300), 300)
-    assert min(found["CERTIFIED"], found["REFUTED"]) > 50
+@pytest.mark.parametrize("first", range(100, 300, 25))
+def test_200_random_modules_against_their_own_forward(first):
+    found = check(range(first, first + 25), 300)
+    assert min(found["CERTIFIED"], found["REFUTED"]) > 6
 
 
 def test_batch_norm_is_folded_exactly():
@@ -345,9 +346,10 @@ def test_joint_bounds_on_random_modules():
 
 
 @pytest.mark.validity
-def test_joint_bounds_on_200_random_modules():
-    found = joint_check(range(400, 600), 400)
-    assert min(found["CERTIFIED"], found["REFUTED"]) > 50
+@pytest.mark.parametrize("first", range(400, 600, 25))
+def test_joint_bounds_on_200_random_modules(first):
+    found = joint_check(range(first, first + 25), 200)
+    assert min(found["CERTIFIED"], found["REFUTED"]) > 6
 
 
 def test_a_softplus_at_its_jump_is_no_witness():

@@ -194,7 +194,7 @@ class GraphReader:
             return builder.scale(given[0], None, self._bias(node, 0 if constants[0] is not None else 1, given[0]))
         constant = all(c is not None for c in constants[1:])
         if kind == "BatchNormalization" and len(constants) == 5 and constant and not settings.get("training_mode"):
-            scale, bias, mean, variance = constants[1:]
+            scale, bias, mean, variance = (np.asarray(c) for c in constants[1:])
             if builder.width(given[0]) == 0:
                 builder.nodes[0].width = scale.size
             learned = [self._entries(node.input[i], c, k) for i, c, k in ((1, scale, "weight"), (2, bias, "bias"))]
