@@ -3,9 +3,10 @@
 Small modules go through `torch.func.vmap`, many shifted copies at a time; of large ones, of modules that `vmap` cannot
 handle, and where there are many rows anyway, one shifted copy after the other.
 
-How far rounding may move the margins is measured, since what happens inside a module is unknown: all parameters are moved by a thousandth of themselves, up
-or down at random. Rounding moves them, and what is computed from them, by a few units of roundoff; the margin follows
-in proportion. With float32 that is about a millionth, far more than the 1e-12 of numbers computed in float64.
+How far rounding may move the margins is measured, since what happens inside a module is unknown: all parameters are
+moved by a thousandth of themselves, up or down at random. Rounding moves them, and what is computed from them, by a few
+units of roundoff; the margin follows in proportion. With float32 that is about a millionth, far more than the 1e-12 of
+numbers computed in float64.
 
 The last bits of float32 margins depend on the shape of a batch. So margins near the edge of what counts as failing are
 computed again in float64, where they hardly do: the evidence is then the same for any blocks, workers and rows.
