@@ -62,7 +62,7 @@ def from_keras(
     level, names = check_probability(threshold, "threshold", "as_model"), check_names(feature_names)
     said: dict[str, Any] = {"threshold": level, "classes": classes, "feature_names": names}
     try:
-        reader = _Reader(model, input_shape)
+        reader = _LayerReader(model, input_shape)
         last = reader.call(model, 0)
         kind, chain = reader.finish(last, output, said)
     except NotDense as why:
@@ -71,7 +71,7 @@ def from_keras(
     return KerasModel(model, found, chain.network, kind, reader.shape, reader.scaler)
 
 
-class _Reader:
+class _LayerReader:
     """Follows the layers of a model, with the number of a value for what each gives."""
 
     def __init__(self, model: Any, input_shape: Sequence[int] | None) -> None:

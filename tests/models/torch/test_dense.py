@@ -312,7 +312,7 @@ def joint_check(seeds, draws):
     for seed in seeds:
         net, output = module(seed)
         model, rng = apas.as_model(net, output=output), np.random.default_rng(seed)
-        size, delta = float(rng.choice([0.3, 1.0, 4.0])), float(10 ** rng.uniform(-3.5, -1.2))
+        size, delta = float(rng.choice([0.3, 1.0, 4.0])), float(10 ** rng.uniform(-3.0, -0.3))
         both, X, k = JointShifts(row=InputNoise(scale=size)), rng.normal(size=(2, 3)), len(model.parameters)
         target = int(np.argmax([margins(net, X[:1], c)[0] for c in model.classes]))
         X = X[margins(net, X, target) > 0]

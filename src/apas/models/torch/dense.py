@@ -60,10 +60,10 @@ def traced_chain(module: Any, theta: Parameters, kind: str, shape: tuple[int, ..
     except Exception as error:  # noqa: BLE001  (whatever a module's own code raises when it meets a symbol)
         first = (str(error).splitlines() or [""])[0]
         raise NotDense(f"torch.fx cannot trace {type(module).__name__}: {first}") from None
-    return _Reader(module, theta, shape).read(graph, kind, options)
+    return _TraceReader(module, theta, shape).read(graph, kind, options)
 
 
-class _Reader:
+class _TraceReader:
     """Follows the nodes of a traced module, with the number of a value for each."""
 
     def __init__(self, module: Any, theta: Parameters, shape: tuple[int, ...]) -> None:
