@@ -342,16 +342,8 @@ class KerasModel(ModelWrapper):
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to Keras itself, in its own arithmetic."""
-        net = self._network
-        given = check_numbers(X).astype(net.dtype).reshape(-1, *self._shape)
-        raw = np.asarray(_array(self._model(given, training=False)), dtype=np.float64)
-        if len(net.classes) > 2:
-            chosen = raw.argmax(axis=1)
-        elif self._kind == "logits":
-            chosen = (raw[:, 1] - raw[:, 0] >= net.offset).astype(int)
-        else:
-            chosen = (raw[:, -1] >= (net.offset if self._kind == "logit" else net.threshold)).astype(int)
-        return np.array([net.classes[i] for i in chosen])
+        given = check_numbers(X).astype(self._network.dtype).reshape(-1, *self._shape)
+        return self._network.classes_of(np.asarray(_array(self._model(given, training=False))), self._kind)
 
     def __repr__(self) -> str:
         return f"<{type(self._model).__name__} as {self._inner!r}>"

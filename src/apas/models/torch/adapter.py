@@ -31,9 +31,11 @@ from apas.models.torch.trace import input_size, probe
 class DenseTorchModel(ModelWrapper):
     """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding."""
 
-    def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
+    _inner: FeedForward
+
+    def __init__(self, module: Any, kind: str, network: FeedForward, shape: tuple[int, ...]) -> None:
         super().__init__(network)
-        self._module, self._head, self._shape = module, head, shape
+        self._module, self._kind, self._shape = module, kind, shape
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to the module itself, in its own arithmetic."""
@@ -41,9 +43,7 @@ class DenseTorchModel(ModelWrapper):
         rows = torch.tensor(check_numbers(X), dtype=first.dtype, device=first.device)
         with torch.no_grad():
             raw = answer(self._module, rows.reshape(-1, *self._shape))
-        labels = np.empty(len(self.classes), dtype=object)
-        labels[:] = self.classes
-        return np.asarray(labels[self._head.classes_of(raw)])
+        return self._inner.classes_of(raw.cpu().numpy(), self._kind)
 
     def __repr__(self) -> str:
         return f"<{type(self._module).__name__} as {self._inner!r}>"
@@ -350,7 +350,7 @@ def from_torch(
             )
         said: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "feature_names": names}
         network = network.with_options(**said, dtype=str(dtype).removeprefix("torch."))
-        return DenseTorchModel(own, head, network, shape)
+        return DenseTorchModel(own, kind, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))
     # a sequence that is used twice has its last layer inside the network too, where it must stay
