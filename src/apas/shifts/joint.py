@@ -179,10 +179,6 @@ class JointShifts(EqualByContent):
     def _of_row(words: str) -> str:
         return words.removesuffix("; the model does not move")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Both sets as JSON values."""
-        return {"kind": self.kind, "parameters": self.parameters.to_dict(), "row": self.row.to_dict()}
-
     @classmethod
     def from_dict(cls, about: Fields) -> JointShifts:
         """The set that a file describes."""
