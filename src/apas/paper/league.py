@@ -54,7 +54,7 @@ INPUTS, SEEDS, JUDGES = 25, 3, 100
 SEARCH, CERTIFY = 40, 93
 CLAIM: Final = Sampling(coverage=0.95, confidence=0.95, n_samples=CERTIFY)
 SECONDS = 30.0  # per row and method at most, beyond which a row counts as not found: far more than any took
-QUICK: Final = {"inputs": 4, "seeds": 1, "judges": 30, "tables": ("diabetes",), "knobs": False}
+QUICK: Final[Mapping[str, Any]] = {"inputs": 4, "seeds": 1, "judges": 30, "tables": ("diabetes",), "knobs": False}
 
 #: A source for the base model and, if it looks at refits, those of a process.
 Make = Callable[[Any, Refits | None], Any]
@@ -100,7 +100,8 @@ def left_out() -> str:
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """One piece of work per table, kind of model and seed."""
-    how = dict(QUICK) if settings.get("quick") else {"inputs": INPUTS, "seeds": SEEDS, "judges": JUDGES, "knobs": True}
+    whole: dict[str, Any] = {"inputs": INPUTS, "seeds": SEEDS, "judges": JUDGES, "knobs": True}
+    how = dict(QUICK) if settings.get("quick") else whole
     names = settings.get("tables", how.pop("tables", (*TUNED, *HELD_OUT)))
     seeds = how.pop("seeds")
     kinds = [kind for kind in MODELS if kind != TREES or not left_out()]
