@@ -233,7 +233,7 @@ def towards(sums: Floats, wanted: int) -> Floats:
 
 
 def _probed_numbers(task: Task, inputs: Floats) -> tuple[list[Floats], list[Bools]]:
-    """Numbers of each feature that are encoded to see how it reaches the trees, and which of them are not the inputs'."""
+    """Numbers of each feature that are encoded to see how it reaches the trees, and which are there for all inputs."""
     found, common = [], []
     for i, feature in enumerate(task.space):
         own = np.unique(inputs[:, i][~np.isnan(inputs[:, i])])
