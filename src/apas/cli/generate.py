@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, parse_target, pick_method, read_rows, whole_numbers
-from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table
+from apas.cli.options import OfferOptions, group_options, optional, pick_method
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table, write_out
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Where candidates come from.
 SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roar")
-#: What a change costs.
-Distance = StrEnum("Distance", "l1 linf")
 
 
 @group_options
@@ -28,9 +26,7 @@ def generate_command(
     rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],
     delta: options.Delta = None,
     *,
-    background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None,
-    space: Annotated[Path | None, optional("TOML file: what the features may be.", "from --background")] = None,
-    target: Annotated[str | None, optional("The wanted class.", "the other one of two, if no row has it")] = None,
+    offers: OfferOptions,
     source: Annotated[SourceName, Option(help="Where candidates come from.")] = SourceName.robust,
     method: Annotated[
         options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
@@ -38,7 +34,6 @@ def generate_command(
     coverage: Annotated[float | None, optional("Share of shifts that must keep the class (sampling).", "0.995")] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
-    distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
     k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
     max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, Option(help="Seconds for the searches of all rows.")] = None,
@@ -56,39 +51,34 @@ def generate_command(
 
     With a delta of 0 they are the nearest rows that are valid on the model itself, and nothing is certified.
 
-    Examples, from a training table and from a description of the features:
+    Examples, from a training table, from a description of the features, and for numbers that are a little off:
 
     apas generate model.json rejected.csv --background train.csv --delta 0.05
 
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
+
+    apas generate model.json rejected.csv --background train.csv --delta 0.05 --tolerance 0.02 --beyond
     """
-    from apas import FeatureSpace, generate
+    from apas import generate
     from apas.cli.workers import workers
 
-    check_outputs({"--out": out, "--save": save}, model, rows, background, space)
+    check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
     movement.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     if delta == 0 and save is not None:
         raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
     shifts = movement.pick()
     net = layers.read(model)
-    allowed = None if space is None else FeatureSpace.from_toml(space)
-    names = None if allowed is None else allowed.names
-    table = read_rows(rows, net, names)
-    known = None if background is None else read_rows(background, net, names)
-    known = None if known is None else whole_numbers(known)
+    table, about = offers.read(net, rows)
     with workers(jobs, dask) as n_jobs:
         found = generate(
             net,
             table,
             delta,
-            target=None if target is None else parse_target(target, net, predicted=False),
-            space=allowed,
-            background=known,
+            **about,
             source=source.value,
             shifts=shifts,
             method=how,
-            distance=distance.value,
             k=k,
             max_candidates=max_candidates,
             time_limit=time_limit,
@@ -103,16 +93,12 @@ def generate_command(
 
 def _write(found: Counterfactuals, path: Path) -> None:
     """The counterfactuals as a table in raw units, beside the row they belong to and how the search ended."""
-    from apas._atomic import write_text
     from apas.display.tables import csv_text
 
     frame = found.points.copy()
     name = "status" if "status" not in frame else "search_status"  # a feature may be called so
     frame.insert(0, name, [status.name for status in found.status], allow_duplicates=True)
-    try:
-        write_text(path, csv_text(frame))
-    except OSError as error:
-        raise InputError(f"`--out` cannot be written: {error.strerror or error}.") from None
+    write_out(path, csv_text(frame))
 
 
 def print_counterfactuals(found: Counterfactuals) -> None:
