@@ -43,7 +43,7 @@ def box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
     """The largest float64 numbers that do not exceed ``delta * radii`` in real arithmetic."""
     # one radius is asked for again and again while a shift is proposed and confirmed
     one = isinstance(radii, float) and isinstance(delta, float)
-    return _kept_reach(radii, delta) if one else _box_reach(radii, delta)
+    return _kept_reach(radii, delta) if one else _box_reach(radii, delta)  # type: ignore[arg-type]
 
 
 def _box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
