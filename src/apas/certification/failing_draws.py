@@ -148,7 +148,7 @@ def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[t
 
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, question.coordinates.values.size)
+    fits: int = NUMBERS // max(1, question.coordinates.values.size)
     most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
