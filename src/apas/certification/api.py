@@ -110,7 +110,9 @@ def certify(
         else:
             items = decide_derived(derived.ask(question), derived)
     seconds = (time.perf_counter() - began) / max(1, len(items))
-    for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
+    for item in getattr(
+        items, "distinct", items
+    ):  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)
     names = net.feature_names if offers(net, Named) else None
     return Certificates(items, **question.context, inputs=inputs, feature_names=names, model=net)

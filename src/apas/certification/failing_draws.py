@@ -28,6 +28,8 @@ NUMBERS = 1 << 17
 DRAWS, ROWS = 2048, 4096
 #: With more rows than this, fewer draws at a time keep the intermediate results in the processor's cache.
 FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
+#: From so many rows on it pays to prove first that no shift breaks them: the bounds cost as much as a few draws.
+MANY_ROWS = 64
 #: Blocks start at multiples of this, where whole groups of directions are drawn at once.
 ALIGN = 128
 #: How many draws the anytime test looks at first.
@@ -80,11 +82,13 @@ def failures_until_decided(
 
     `before` says how many of the draws up to `begin` failed, and how many of those are beyond rounding of 0.
     """
-    block, stop = _block(question), _WhenDecided(test, cap, before)
+    block, stop, rows = _block(question), _WhenDecided(test, cap, before), np.arange(len(question))
+    if len(rows) > MANY_ROWS and begin == 0:
+        rows = _unproved(question)
     with Progress(cap - begin, "drawing shifted models") as progress:
         if question.n_jobs == 1 or cap - begin <= block:
-            return _sorted_failures([_scan(question, stream, (begin, cap), stop, block, progress)], len(question))
-        parts, rows, never = [_NOTHING], np.arange(len(question)), 1 << 62
+            return _sorted_failures([_scan(question, stream, (begin, cap), stop, block, progress, rows)], len(question))
+        parts, never = [_NOTHING], 1 << 62
         while len(rows) and begin < cap:
             # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
             end = min(cap, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
@@ -222,9 +226,17 @@ class _WhenDecided:
         return np.asarray(rows[still[rows]])
 
 
-def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:
-    shifts, moving, active = question.shifts, question.coordinates, np.arange(len(question.X))
-    found: list[_Part] = [_NOTHING]
+def _scan(
+    question: Question,
+    stream: Stream,
+    cut: _Pair,
+    stop: _Stop,
+    block: int,
+    progress: Progress | None,
+    rows: Indices | None = None,
+) -> _Part:
+    shifts, moving, found = question.shifts, question.coordinates, [_NOTHING]
+    active = np.arange(len(question.X)) if rows is None else rows
     begin = cut[0]
     while begin < cut[1] and len(active):
         until = max(stop.until(active, begin), begin + 1)
