@@ -11,7 +11,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional, pick_method
-from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table
+from apas.cli.output import PAGE, cell, give, new_table, print_table
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 
@@ -60,13 +60,17 @@ def certify_command(
 
     apas certify model.json rows.csv --target 1 --delta 0.01 --method cascade
 
+    Any number of rows, block by block; after an interruption the same with --resume:
+
+    apas certify model.json rows.csv --target 1 --delta 0.05 --out certificates.jsonl --jobs 2
+
     What the draws left open goes on, at no cost:
 
     apas certify model.json --continue promises.json --samples 200000 --save further.json
     """
     from apas import certify
 
-    check_outputs({"--save": common.save}, model, rows, further)
+    common.check_outputs(model, rows, further)
     if further is not None:
         given = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage}
         given |= {"--confidence": confidence, "--time-limit": time_limit, "--test": test, "--seed": seeds.seed}
@@ -79,7 +83,8 @@ def certify_command(
     common.check_delta(delta)
     draws = {"coverage": coverage, "confidence": confidence, "samples": samples, "test": test}
     how = pick_method(method, **draws, time_limit=time_limit)
-    common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seeds.pick(confidence))
+    asked: dict[str, Any] = {"delta": delta, "method": how, "rng": seeds.pick(confidence)}
+    common.answer(certify, print_certificates, model, rows, target, derived=seeds.derived, **asked)
 
 
 def _continue(model: Path, file: Path, samples: int | None, given: list[str], common: options.QuestionOptions) -> None:

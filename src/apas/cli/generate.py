@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, parse_target, pick_method, read_rows, whole_numbers
+from apas.cli.options import group_options, optional, parse_target, pick_method
 from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table
+from apas.cli.rows import open_table, read_rows, whole_numbers
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,9 +48,7 @@ def generate_command(
     seeds: options.SeedOptions,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
-    jobs: options.Jobs = None,
-    dask: options.Dask = None,
-    out: Annotated[Path | None, Option(help="Write the counterfactuals to this CSV file.")] = None,
+    where: options.RunOptions,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -63,39 +63,44 @@ def generate_command(
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
     """
     from apas import FeatureSpace, generate
+    from apas.cli.stream import write_rows
     from apas.cli.workers import workers
 
+    out = where.out
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     movement.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     if delta == 0 and save is not None:
         raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
-    shifts = movement.pick()
-    net = layers.read(model)
+    without = {"simultaneous": simultaneous, "derived": seeds.derived, "save": save, "json": as_json}
+    in_blocks = where.streams(**without, time_limit=time_limit)
+    if in_blocks and target is None:
+        raise InputError("Missing option '--target': in blocks nobody sees which class all rows have.")
+    shifts, net = movement.pick(), layers.read(model)
     allowed = None if space is None else FeatureSpace.from_toml(space)
     names = None if allowed is None else allowed.names
-    table = read_rows(rows, net, names)
-    known = None if background is None else read_rows(background, net, names)
-    known = None if known is None else whole_numbers(known)
-    with workers(jobs, dask) as n_jobs:
-        found = generate(
-            net,
-            table,
-            delta,
-            target=None if target is None else parse_target(target, net, predicted=False),
-            space=allowed,
-            background=known,
-            source=source.value,
-            shifts=shifts,
-            method=how,
-            distance=distance.value,
-            k=k,
-            max_candidates=max_candidates,
-            time_limit=time_limit,
-            simultaneous=simultaneous,
-            n_jobs=n_jobs,
-            rng=seeds.pick(confidence),
-        )
+    known = None if background is None else whole_numbers(read_rows(background, net, names))
+    asked: dict[str, Any] = {
+        "delta": delta,
+        "target": None if target is None else parse_target(target, net, predicted=False),
+        "space": allowed,
+        "source": source.value,
+        "shifts": shifts,
+        "method": how,
+        "distance": distance.value,
+        "k": k,
+        "max_candidates": max_candidates,
+        "rng": seeds.pick(confidence),
+    }
+    if in_blocks:
+        files = {"MODEL": model, "ROWS": rows, "--background": background}
+        ask, size = partial(generate, net, background=known), 8
+        written: dict[str, Any] = {"counts": "status", "lines": k, "size": size, "write": write_rows}
+        where.stream(ask, open_table(rows, net, names), files, asked, **written)
+        return
+    table, limits = read_rows(rows, net, names), {"time_limit": time_limit, "simultaneous": simultaneous}
+    with workers(where.jobs, where.dask) as n_jobs:
+        found = generate(net, table, background=known, n_jobs=n_jobs, **limits, **asked)
     if out is not None:
         _write(found, out)
     give(found, print_counterfactuals, as_json=as_json, save=save)

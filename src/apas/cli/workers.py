@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from apas.errors import InputError
 
@@ -15,8 +16,11 @@ PATIENCE = 10
 
 
 @contextmanager
-def workers(jobs: int | None, dask: str | None) -> Iterator[int]:
-    """Give `n_jobs` for the calls inside, which run on a cluster if there is an address."""
+def workers(jobs: int | None, dask: str | None, scatter: Sequence[Any] = ()) -> Iterator[int]:
+    """Give `n_jobs` for the calls inside, which run on a cluster if there is an address.
+
+    What is to `scatter` travels to each worker of a cluster once, however often it is an argument.
+    """
     from apas._validation import check_jobs
 
     if dask is None:
@@ -27,7 +31,7 @@ def workers(jobs: int | None, dask: str | None) -> Iterator[int]:
         return
     if jobs is not None:
         raise InputError("`--jobs` is about this machine and `--dask` about a cluster; leave one of them out.")
-    with _cluster(dask):
+    with _cluster(dask, scatter):
         yield -1
 
 
@@ -52,7 +56,7 @@ def _start_processes(n_jobs: int) -> None:
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[None]:
+def _cluster(address: str, scatter: Sequence[Any]) -> Iterator[None]:
     """Let joblib use the workers of a scheduler."""
     from joblib import parallel_config
 
@@ -74,7 +78,7 @@ def _cluster(address: str) -> Iterator[None]:
                 f"`--dask` must be a cluster with workers, but {address} has had none for {PATIENCE} s; start some."
             ) from None
         _check_versions(client.run(_version_teller()), address)
-        with parallel_config(backend="dask", client=client):
+        with parallel_config(backend="dask", client=client, **({"scatter": [*scatter]} if scatter else {})):
             yield
 
 

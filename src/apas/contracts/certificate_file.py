@@ -92,10 +92,10 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
     return json.loads(b"".join(_written(found, max_shifts)))  # type: ignore[no-any-return]
 
 
-def _written(
-    found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None, lines: bool = False
-) -> Iterator[bytes]:
-    """The bytes of a file, block by block; `lines` for one of JSON Lines."""
+def _blocks_of(
+    found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None
+) -> tuple[dict[str, Any], Iterator[tuple[list[str], list[str]]]]:
+    """What a file says about all rows, and its entries in blocks."""
     certificates, radii = (found, max_shifts) if isinstance(found, Certificates) else (None, found)
     if radii is not None and radii is not found:
         check_same_rows(found, radii)
@@ -103,11 +103,22 @@ def _written(
     if unknown:
         raise InputError(f"certificates {unknown}.")
     read = known_readings(found)
-    top, items = described(found, read.origin if len(read) else Origin(False, None, None)), [certificates, radii]
-    blocks = entry_lines(found, *(None if part is None else part._items for part in items), read)
-    if lines:
-        yield from sealed([line_bytes([write_line(top)]), *(line_bytes(block) for block, _ in blocks)])
-        return
+    top = described(found, read.origin if len(read) else Origin(False, None, None))
+    items = (None if part is None else part._items for part in (certificates, radii))
+    return top, entry_lines(found, *items, read)
+
+
+def line_parts(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> Iterator[bytes]:
+    """The first line of a file in JSON Lines, and the lines of its rows, block by block."""
+    top, blocks = _blocks_of(found, max_shifts)
+    yield f"{write_line(top)}\n".encode()
+    for block, _ in blocks:
+        yield "".join(f"{line}\n" for line in block).encode()
+
+
+def _written(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> Iterator[bytes]:
+    """The bytes of a file, block by block."""
+    top, blocks = _blocks_of(found, max_shifts)
     yield "".join(["{\n", *(f' "{key}": {write_line(value)},\n' for key, value in top.items())]).encode()
     digest, between = hashlib.sha256(b'{"certificates":['), (b' "certificates": [\n  ', b"")
     for block, texts in blocks:
@@ -134,11 +145,6 @@ def described(found: Certificates | MaxShifts, origin: Origin) -> dict[str, Any]
     }
 
 
-def line_bytes(lines: Iterable[str]) -> bytes:
-    """Lines as a file has them."""
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
 def sealed(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Blocks of lines, and a last line that says how many rows they hold and the SHA-256 of all bytes above it."""
     digest, count = hashlib.sha256(), -1  # the first line is no row
@@ -146,7 +152,7 @@ def sealed(blocks: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(block)
         count += block.count(b"\n")
         yield block
-    yield line_bytes([write_line({"rows": count, "digest": digest.hexdigest()})])
+    yield f"{write_line({'rows': count, 'digest': digest.hexdigest()})}\n".encode()
 
 
 def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
@@ -200,7 +206,7 @@ class Stored:
 
 def read_stored(path: str | os.PathLike[str]) -> Stored:
     """Read a certificate file."""
-    if str(path).lower().endswith(LINES):
+    if str(path).lower().endswith((LINES, ".parquet")):
         (stored,) = stored_blocks(path, None)
         return stored
     try:
@@ -291,46 +297,61 @@ def _blocks(lines: Iterator[str], step: int, known: tuple[Distinct, Distinct]) -
         start += len(some)
 
 
-#: How the names of files in JSON Lines end, and how long a line of them may be.
-LINES, MOST_LINE = ".jsonl", MOST_BYTES
+#: How the names of files in JSON Lines end.
+LINES = ".jsonl"
 
 
-def stored_blocks(path: str | os.PathLike[str], rows: int | None = BLOCK) -> Iterator[Stored]:
-    """What a file in JSON Lines holds, so many rows at a time; all at once if None. Its digest is checked first."""
+def stored_blocks(path: str | os.PathLike[str], rows: int | None = BLOCK, start: int = 0) -> Iterator[Stored]:
+    """What a file in JSON Lines or Parquet holds, so many rows at a time; all at once if None.
+
+    Its digest is checked first, and rows up to number `start` are skipped.
+    """
+    file, seal = Path(path), checked_seal(Path(path))
     try:
-        seal = _sealed_lines(Path(path))
-        with open(path, encoding="utf-8", newline="\n") as file:
-            told = parse_json(Path(path), file.readline(MOST_LINE).encode(), finite=True)
-            if not isinstance(told, dict) or told.get("format") != FORMAT:
-                raise InputError(f'its first line must hold an object with "format": "{FORMAT}".')
-            version, about = _version(told), _about(Fields(told).only(*_TOP))
-            lines = (line.removesuffix("\n") for line in itertools.islice(file, seal["rows"]))
-            known = _answers(about, version)
-            blocks = _blocks(lines, rows or BLOCK, known)
-            for some in [blocks] if rows is None else ([block] for block in blocks):
-                yield _stored(about, some, known, seal["digest"])
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
+        lines = raw_lines(file)
+        told = parse_json(file, next(lines), finite=True)
+        if not isinstance(told, dict) or told.get("format") != FORMAT:
+            raise InputError(f'its first line must hold an object with "format": "{FORMAT}".')
+        version, about = _version(told), _about(Fields(told).only(*_TOP))
+        known = _answers(about, version)
+        texts = (line.decode().removesuffix("\n") for line in itertools.islice(lines, start, seal["rows"]))
+        blocks = _blocks(texts, rows or BLOCK, known)
+        for some in [blocks] if rows is None else ([block] for block in blocks):
+            yield _stored(about, some, known, seal["digest"])
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a usable certificate file: {error}") from None
 
 
-def _sealed_lines(path: Path) -> dict[str, Any]:
-    """The last line of a file in JSON Lines, which must be about the bytes above it."""
-    digest, count, last = hashlib.sha256(), -2, b""
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file in JSON Lines, or of one in Parquet that was made of them."""
+    if path.suffix.lower() == ".parquet":
+        from apas.contracts.parquet import parquet_lines
+
+        yield from parquet_lines(path)
+        return
     if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
         raise InputError("it is not a plain file.")
     with path.open("rb") as file:
-        while line := file.readline(MOST_LINE):
+        while line := file.readline(MOST_BYTES):
             if not line.endswith(b"\n"):
-                raise InputError(
-                    "a line of it is too long, or its last line is cut off; a run that goes on needs --resume."
-                )
+                raise InputError("a line of it is too long, or its last one is cut off; get it again.")
+            yield line
+
+
+def checked_seal(path: Path) -> dict[str, Any]:
+    """The last line of such a file, which must be about the bytes above it."""
+    digest, count, last = hashlib.sha256(), -2, b""
+    try:
+        for line in raw_lines(path):
             digest.update(last)
             last, count = line, count + 1
-    seal = parse_json(path, last or b"{}")
-    if not isinstance(seal, dict) or seal != {"rows": count, "digest": digest.hexdigest()}:
-        raise InputError(_DAMAGED)
+        seal = parse_json(path, last or b"{}")
+        if not isinstance(seal, dict) or seal != {"rows": count, "digest": digest.hexdigest()}:
+            raise InputError(_DAMAGED)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except InputError as error:
+        raise InputError(f"{path} is not a usable certificate file: {error}") from None
     return seal
 
 
@@ -461,7 +482,8 @@ def save_certificates(
         )
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
     try:
-        write_parts(target, _written(found, kept, lines=target.suffix.lower() == LINES))
+        lines = target.suffix.lower() == LINES
+        write_parts(target, sealed(line_parts(found, kept)) if lines else _written(found, kept))
     except OSError as error:
         raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
 
