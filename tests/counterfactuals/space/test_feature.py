@@ -160,3 +160,11 @@ def test_levels_are_texts_numbers_or_booleans(level) -> None:
         InputError, match="`values` of feature 'f' must be texts, numbers or booleans, got .*; turn dates"
     ):
         Feature("f", "categorical", values=("a", level))
+
+
+@pytest.mark.parametrize("step", [None, 0.25])
+def test_the_sign_of_a_zero_does_not_depend_on_the_length_of_a_batch(step: float | None) -> None:
+    feature = Feature("x", "continuous", low=-0.0, high=3.0, step=step)
+    for length in range(1, 20):
+        wanted = np.full(length, -2.0)
+        assert not np.signbit(feature.snapped(wanted, np.full(length, 1.5))).any()

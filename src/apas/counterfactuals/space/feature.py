@@ -301,7 +301,7 @@ def _or_as_it_was(value: Floats, wanted: Floats, original: Floats, size: Any) ->
     # what was there is allowed as well; ties go to it, and so does what differs from it by rounding alone
     closer = np.abs(wanted - original) <= np.abs(wanted - value)
     stays = closer | is_same(value, original, size) | np.isnan(wanted)  # nothing becomes missing
-    return np.where(stays, original, value)
+    return np.where(stays, original, value + 0.0)  # a zero's sign, which `clip` leaves to the length of a batch, is +
 
 
 def is_same(value: Any, original: Any, size: Any = 0.0) -> Bools:
