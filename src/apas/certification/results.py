@@ -49,7 +49,8 @@ class AnswerColumn(Sequence[Item]):
     def of(cls, keys: Iterable[Hashable], make: Callable[[int], Item]) -> AnswerColumn[Item]:
         """One answer per key, made with the number of the first row that has it."""
         seen: dict[Hashable, int] = {}
-        distinct, codes = [], []
+        distinct: list[Item] = []
+        codes = []
         for i, key in enumerate(keys):
             code = seen.setdefault(key, len(seen))
             if code == len(distinct):

@@ -77,7 +77,7 @@ def audit_command(
     *,
     base: Annotated[Path | None, optional("Model file of the certified model, to measure the shift.")] = None,
     how: AuditOptions,
-    where: options.RunOptions,
+    where: options.BlockOptions,
 ) -> None:
     """Ask a new model whether it keeps what certificates promised, and what would repair the promises it breaks.
 

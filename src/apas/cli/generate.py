@@ -48,7 +48,7 @@ def generate_command(
     seeds: options.SeedOptions,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
-    where: options.RunOptions,
+    where: options.BlockOptions,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -98,9 +98,10 @@ def generate_command(
         written: dict[str, Any] = {"counts": "status", "lines": k, "size": size, "write": write_rows}
         where.stream(ask, open_table(rows, net, names), files, asked, **written)
         return
-    table, limits = read_rows(rows, net, names), {"time_limit": time_limit, "simultaneous": simultaneous}
+    table = read_rows(rows, net, names)
+    asked |= {"time_limit": time_limit, "simultaneous": simultaneous, "background": known}
     with workers(where.jobs, where.dask) as n_jobs:
-        found = generate(net, table, background=known, n_jobs=n_jobs, **limits, **asked)
+        found = generate(net, table, n_jobs=n_jobs, **asked)
     if out is not None:
         _write(found, out)
     give(found, print_counterfactuals, as_json=as_json, save=save)

@@ -12,7 +12,7 @@ import inspect
 import json
 import re
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import partial
@@ -206,7 +206,7 @@ class ShiftOptions:
 
 
 @dataclass(eq=False, repr=False)
-class RunOptions:
+class BlockOptions:
     """Where it runs, and into which file if it does so block by block."""
 
     jobs: Jobs = None
@@ -225,7 +225,7 @@ class RunOptions:
                 raise InputError(f"{flag} goes without `--out {self.out}`, whose rows are asked about in blocks.")
         return block_by_block
 
-    def stream(self, ask: Any, source: Any, files: dict[str, Path | None], asked: dict[str, Any], **how: Any) -> Any:
+    def stream(self, ask: Any, source: Any, files: Mapping[str, Path | None], asked: dict[str, Any], **how: Any) -> Any:
         """Ask about the rows of a source block by block; `files` and what is `asked` must be the same on `--resume`."""
         from apas import __version__
         from apas._random import entropy_of
@@ -246,7 +246,7 @@ class RunOptions:
 
 
 @dataclass(eq=False, repr=False)
-class QuestionOptions(RunOptions, ShiftOptions):
+class QuestionOptions(BlockOptions, ShiftOptions):
     """What `certify` and `max-shift` take besides their evidence."""
 
     simultaneous: Simultaneous = False

@@ -27,7 +27,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 
 
-class Source(Protocol):
+class BlockSource(Protocol):
     """Rows that come in blocks."""
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class StoredRows:
             yield stored.certificates
 
 
-class Written(NamedTuple):
+class BlockLines(NamedTuple):
     """The lines about a block, below the first line of the file, and what else is to be said."""
 
     top: str
@@ -74,16 +74,16 @@ class BlockJob:
     write: Callable[[Any, int], tuple[str, bytes]]
     given: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(self, start: int, block: Any) -> Written:
+    def __call__(self, start: int, block: Any) -> BlockLines:
         """The lines about the rows of a block, whose first is number `start`."""
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             found = self.ask(block, **self.given)
         told = [str(warning.message) for warning in heard if type(warning.message).__module__.startswith("apas")]
-        return Written(*self.write(found, start), tuple(dict.fromkeys([*told, *getattr(found, "notes", ())])))
+        return BlockLines(*self.write(found, start), tuple(dict.fromkeys([*told, *getattr(found, "notes", ())])))
 
 
-def run_block(job: BlockJob, start: int, block: Any) -> Written:
+def run_block(job: BlockJob, start: int, block: Any) -> BlockLines:
     """What a worker does."""
     return job(start, block)
 
@@ -151,7 +151,7 @@ class Journal:
         self.count += lines.count(b"\n")
         self.counts.update(word.decode() for word in self._word.findall(lines))
 
-    def add(self, written: Written) -> None:
+    def add(self, written: BlockLines) -> None:
         """Put the lines of a block on the disk."""
         lines = written.lines if self.count >= 0 else f"{written.top}\n".encode() + written.lines
         self._append(lines)
@@ -192,7 +192,7 @@ def digest_of(path: Path | None) -> str | None:
 
 def stream(
     make_job: Callable[[int], BlockJob],
-    source: Source,
+    source: BlockSource,
     size: int,
     out: Path,
     question: dict[str, Any],

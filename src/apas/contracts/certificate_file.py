@@ -14,7 +14,7 @@ import platform
 import reprlib
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,7 +38,7 @@ from apas.contracts.certificate_lines import (
     write_sorted,
 )
 from apas.contracts.certified_model import Origin, Readings, known_readings
-from apas.contracts.tables import Cells, described_table, table_cells
+from apas.contracts.tables import CellBlocks, described_table, table_cells
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError, UnsafeFile
@@ -104,8 +104,8 @@ def _blocks_of(
         raise InputError(f"certificates {unknown}.")
     read = known_readings(found)
     top = described(found, read.origin if len(read) else Origin(False, None, None))
-    items = (None if part is None else part._items for part in (certificates, radii))
-    return top, entry_lines(found, *items, read)
+    items = [None if part is None else part._items for part in (certificates, radii)]
+    return top, entry_lines(found, items[0], items[1], read)
 
 
 def line_parts(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> Iterator[bytes]:
@@ -236,6 +236,19 @@ def read_content(content: dict[str, Any]) -> Stored:
     return _stored(about, [read_entries(entries, 0, known)], known, content["digest"])
 
 
+def read_rows_of(
+    content: dict[str, Any], lines: Sequence[str], labels: list[Any]
+) -> tuple[Certificates, Sequence[str]]:
+    """Certificates of lines that come from several files about one table, and the texts that their digests are of."""
+    about = _about(Fields(content).only(*_TOP))
+    known = _answers(about, _version(content))
+    block = read_lines(lines, 0, known)
+    # without largest shifts, which of one table some rows may have and others not
+    found = _stored(about, [block._replace(labels=labels, radii=[-1] * len(lines))], known, "").certificates
+    assert found is not None
+    return found, block.texts
+
+
 _DAMAGED = "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
 
 
@@ -363,7 +376,10 @@ def _answers(about: dict[str, Any], version: int) -> tuple[Distinct, Distinct]:
 
 def _stored(about: dict[str, Any], blocks: Iterable[Block], known: tuple[Distinct, Distinct], digest: str) -> Stored:
     """What the blocks of a file hold."""
-    points, inputs = Cells(about["points"], "certificates[{}].values"), Cells(about["inputs"], "certificates[{}].input")
+    points, inputs = (
+        CellBlocks(about["points"], "certificates[{}].values"),
+        CellBlocks(about["inputs"], "certificates[{}].input"),
+    )
     labels: list[Any] = []
     encoded, margins, codes = [np.empty((0, 0))], [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
     for block in blocks:
@@ -374,10 +390,10 @@ def _stored(about: dict[str, Any], blocks: Iterable[Block], known: tuple[Distinc
         margins.append(block.margins)
         codes.append(np.array([block.certificates, block.radii], dtype=np.intp))
     numbers = np.concatenate(codes, axis=1)
-    some, every = (numbers >= 0).any(axis=1), (numbers >= 0).all(axis=1)
-    if (some & ~every).any():
+    some = [bool((column >= 0).any()) for column in numbers]
+    if any(is_some and not (column >= 0).all() for is_some, column in zip(some, numbers, strict=True)):
         raise InputError("either every row or none must have a certificate, and likewise a largest shift.")
-    if labels and not some.any():
+    if labels and not any(some):
         raise InputError("each row must have a certificate or a largest shift.")
     try:
         rows: Any = np.concatenate([np.asarray(part, dtype=np.float64) for part in encoded[bool(labels) :]])

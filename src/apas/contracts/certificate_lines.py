@@ -195,6 +195,6 @@ def _read_numbers(parts: list[tuple[str, ...]], start: int, known: tuple[Distinc
     ]
     short = [[text.replace(", ", ",") for text in texts] for texts in parts[1:4]]
     said = [[text for _, text in answer] for answer in answers]
-    texts = list(map(_SORTED.format, map(write_sorted, labels), *short, *parts[4:6], *said))
+    whole = list(map(_SORTED.format, map(write_sorted, labels), *short, *parts[4:6], *said))
     codes = [[code for code, _ in answer] for answer in answers]
-    return Block(labels, values, np.array(encoded, dtype=np.float64), inputs, margins, *codes, texts)
+    return Block(labels, values, np.array(encoded, dtype=np.float64), inputs, margins, codes[0], codes[1], whole)

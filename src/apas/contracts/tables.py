@@ -58,7 +58,7 @@ def table_digest(rows: Any) -> str:
     return hashlib.sha256(json.dumps(table_cells(rows), allow_nan=False).encode()).hexdigest()
 
 
-class Cells:
+class CellBlocks:
     """The cells of a table as blocks of them are read; `about` says what the table is, None that there is none."""
 
     def __init__(self, about: Fields | None, where: str) -> None:

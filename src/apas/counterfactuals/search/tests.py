@@ -268,7 +268,7 @@ class CertifyingTest:
 
     def decided(self, question: Question, stream: Stream) -> list[Certificate]:
         """What the method says."""
-        return decide(question, self.method, stream)
+        return list(decide(question, self.method, stream))
 
     def for_search(self, target: Any, delta: float, rank: int = 0, origin: Floats | None = None) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
