@@ -7,6 +7,7 @@ may be of any size, and their answers come back in order.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
@@ -33,6 +34,41 @@ def in_parallel(
 
     work = Parallel(n_jobs=n_jobs, **{"return_as": "generator", **how})
     return iter(work(delayed(function)(*job) for job in chain(first, waiting)))
+
+
+def on_cluster(
+    client: Any, function: Callable[..., Answer], shared: Any, jobs: Iterable[Sequence[Any]], patience: float
+) -> Iterator[Answer]:
+    """``function(shared, *job)`` of each job in their order, on the workers of a Dask client.
+
+    What is `shared` travels to each worker once. Work of a worker that dies is done by another; ConnectionError if
+    there is no scheduler any more, or no worker for so many seconds.
+    """
+    from concurrent.futures import CancelledError, TimeoutError as Late
+
+    waiting: deque[tuple[Sequence[Any], Any]] = deque()
+    work, held = iter(jobs), client.scatter(shared, broadcast=True, hash=False)
+    while True:
+        # a few more than there are threads, so that none waits; and no more, so that blocks do not pile up
+        for job in islice(work, max(0, 2 * max(1, sum(client.nthreads().values())) + 2 - len(waiting))):
+            waiting.append((job, client.submit(function, held, *job, pure=False)))
+        if not waiting:
+            return
+        try:
+            answer = waiting[0][1].result(timeout=patience)
+        except (Late, TimeoutError):
+            if client.status != "running" or not client.nthreads():
+                raise ConnectionError("it has no workers any more") from None
+            continue
+        except (CancelledError, OSError):
+            if client.status != "running" or not client.nthreads():
+                raise ConnectionError("the connection was lost") from None
+            held = client.scatter(shared, broadcast=True, hash=False)  # its last copy died with a worker
+            again = [(job, client.submit(function, held, *job, pure=False)) for job, _ in waiting]
+            waiting = deque(again)
+            continue
+        waiting.popleft()
+        yield answer
 
 
 def one_thread() -> AbstractContextManager[Any]:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from apas._atomic import write_text
-from apas._parallel import in_parallel
 from apas.cli.output import STREAMED, print_line, print_note
 from apas.contracts.certificate_file import checked_seal, line_parts, load_certificates, raw_lines, stored_blocks
 from apas.display.progress import Progress
@@ -202,7 +201,7 @@ def stream(
     dask: str | None,
 ) -> Counter[str]:
     """Ask about all blocks of the rows, write the file, and count what was said of them."""
-    from apas.cli.workers import workers
+    from apas.cli.workers import answers_in_order
 
     total = len(source)
     if not total:
@@ -217,9 +216,9 @@ def stream(
         print_note(f"{start} of {total} rows were there already.")
     job, told = make_job(journal.seed), set[str]()
     if not journal.is_done:
-        with workers(jobs, dask, scatter=[job]) as n_jobs, Progress(total - start, "rows") as progress:
-            numbered = ((job, start + i * size, block) for i, block in enumerate(source.blocks(size, start)))
-            for written in in_parallel(run_block, numbered, n_jobs, pre_dispatch="n_jobs + 2"):
+        with Progress(total - start, "rows") as progress:
+            numbered = ((start + i * size, block) for i, block in enumerate(source.blocks(size, start)))
+            for written in answers_in_order(run_block, job, numbered, jobs, dask):
                 before = max(0, journal.count)
                 journal.add(written)
                 progress.advance((journal.count - before) // each)
