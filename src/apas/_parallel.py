@@ -44,31 +44,38 @@ def on_cluster(
     What is `shared` travels to each worker once. Work of a worker that dies is done by another; ConnectionError if
     there is no scheduler any more, or no worker for so many seconds.
     """
-    from concurrent.futures import CancelledError, TimeoutError as Late
+    from concurrent.futures import CancelledError
 
     waiting: deque[tuple[Sequence[Any], Any]] = deque()
-    work, held = iter(jobs), client.scatter(shared, broadcast=True, hash=False)
+    work, held = iter(jobs), None
     while True:
-        # a few more than there are threads, so that none waits; and no more, so that blocks do not pile up
-        for job in islice(work, max(0, 2 * max(1, sum(client.nthreads().values())) + 2 - len(waiting))):
-            waiting.append((job, client.submit(function, held, *job, pure=False)))
-        if not waiting:
-            return
         try:
+            if held is None:  # at first, or its last copy died with a worker
+                held = client.scatter(shared, broadcast=True, hash=False)
+                waiting = deque((job, client.submit(function, held, *job, pure=False)) for job, _ in waiting)
+            # a few more than there are threads, so that none waits; and no more, so that blocks do not pile up
+            for job in islice(work, max(0, 2 * sum(client.nthreads().values()) + 2 - len(waiting))):
+                waiting.append((job, client.submit(function, held, *job, pure=False)))
+            if not waiting:
+                return
             answer = waiting[0][1].result(timeout=patience)
-        except (Late, TimeoutError):
-            if client.status != "running" or not client.nthreads():
-                raise ConnectionError("it has no workers any more") from None
-            continue
-        except (CancelledError, OSError):
-            if client.status != "running" or not client.nthreads():
-                raise ConnectionError("the connection was lost") from None
-            held = client.scatter(shared, broadcast=True, hash=False)  # its last copy died with a worker
-            again = [(job, client.submit(function, held, *job, pure=False)) for job, _ in waiting]
-            waiting = deque(again)
+        except Exception as error:
+            if not _is_alive(client):
+                raise ConnectionError("its scheduler or all of its workers were lost") from None
+            if not isinstance(error, CancelledError | TimeoutError):
+                raise
+            held = held if isinstance(error, TimeoutError) else None
             continue
         waiting.popleft()
         yield answer
+
+
+def _is_alive(client: Any) -> bool:
+    """Whether a Dask client has a scheduler with workers."""
+    try:
+        return client.status == "running" and bool(client.nthreads())
+    except Exception:  # noqa: BLE001  (it has many for a connection that is gone)
+        return False
 
 
 def one_thread() -> AbstractContextManager[Any]:

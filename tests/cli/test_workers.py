@@ -162,7 +162,7 @@ def test_a_lost_scheduler_is_an_error_and_the_run_goes_on_later(many):
         scheduler.kill()
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (2, "")
-    assert "`--dask` must be a cluster that stays, but the connection was lost" in err
+    assert "`--dask` must be a cluster that stays, but its scheduler or all of its workers were lost" in err
     assert not (many / "there.jsonl").exists()
     words = [*STREAM.split(), "--out", "there.jsonl", "--resume"]
     done = subprocess.run([sys.executable, "-m", "apas", *words], cwd=many, capture_output=True, text=True, check=True)

@@ -35,7 +35,7 @@ def workers(jobs: int | None, dask: str | None) -> Iterator[int]:
 def answers_in_order(
     function: Any, shared: Any, work: Iterator[Any], jobs: int | None, dask: str | None
 ) -> Iterator[Any]:
-    """``function(shared, *job)`` of each job in their order, here or on a cluster, to whose workers `shared` goes once."""
+    """``function(shared, *job)`` of each job in their order; to the workers of a cluster `shared` goes once."""
     from apas._parallel import in_parallel, on_cluster
 
     if dask is None:
