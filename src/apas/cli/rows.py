@@ -8,7 +8,7 @@ the others are exactly these.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -46,8 +46,7 @@ class CsvTable:
         """All rows."""
         with self._rows() as rows:
             lines = list(rows)
-        columns = [list(column) for column in zip(*lines, strict=True)] or [[] for _ in self.header]
-        return self._frame([_as_numbers(column) for column in columns], 0)
+        return self._frame([list(column) for column in zip(*lines, strict=True)] or [[] for _ in self.header], 0)
 
     def blocks(self, size: int, start: int) -> Iterator[DataFrame]:
         """The rows from number `start` on, so many at a time."""
@@ -55,10 +54,7 @@ class CsvTable:
         with self._rows() as rows:
             lines = islice(rows, start, None)
             while some := list(islice(lines, size)):
-                columns = zip(*some, strict=True)
-                yield self._frame(
-                    [list(c) if i in text else _as_numbers(list(c)) for i, c in enumerate(columns)], start
-                )
+                yield self._frame([list(column) for column in zip(*some, strict=True)], start, text)
                 start += len(some)
 
     def _scan(self) -> tuple[int, set[int]]:
@@ -72,14 +68,15 @@ class CsvTable:
                         text.add(i)
         return count, text
 
-    def _frame(self, columns: list[list[Any]], start: int) -> DataFrame:
+    def _frame(self, columns: list[list[Any]], start: int, text: Collection[int] = ()) -> DataFrame:
         import pandas as pd
 
-        names, count = self.header, len(columns[0])
-        index: Any = pd.RangeIndex(start, start + count)
-        if self.indexed:
-            index, names, columns = pd.Index(columns[0], name=names[0] or None), names[1:], columns[1:]
-        return pd.DataFrame(dict(enumerate(columns)), index=index).set_axis(names, axis=1)
+        names, index = self.header, pd.RangeIndex(start, start + len(columns[0]))
+        found = {i: column if i in text else _as_numbers(column) for i, column in enumerate(columns)}
+        if self.indexed:  # what rows are called stays as it is written
+            del found[0]
+            index, names = pd.Index(columns[0], name=names[0] or None), names[1:]
+        return pd.DataFrame(found, index=index).set_axis(names, axis=1)
 
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:
