@@ -49,6 +49,9 @@ def fill(folder: Path) -> Path:
     pd.concat([good, bad]).to_csv(folder / "train.csv", index=False)
     space = FeatureSpace([Feature(name, low=0.0, high=1.0, mutable=name != "age") for name in NAMES])
     space.to_toml(folder / "space.toml")
+    offers = bad.assign(income=[0.95, 0.9], debt=[0.1, 0.2])
+    offers.to_csv(folder / "offers.csv")
+    (folder / "own.html").write_text("<p>{{ letter.reference }}: {{ letter.options[0].code }}</p>", encoding="utf-8")
     found = apas.certify(net, good, 0.01, target=1, rng=0)
     for name in ("promises.json", "certificates.json"):
         apas.save_certificates(found, folder / name)

@@ -63,8 +63,9 @@ def outputs(office, request) -> dict[str, str]:
             assert code in (0, 1), err
             found[f"{'json' if '--json' in words else 'terminal'} {name}"] = out
             assert err == "", err
-        for name in ("out.csv", "audit.md", "audit.xml", "page.html"):
+        for name in ("out.csv", "audit.md", "audit.xml", "page.html", "menu.html"):
             found[f"{name.split('.')[1]} {name}"] = (office / name).read_text(encoding="utf-8")
+        found["html letters"] = "".join(p.read_text(encoding="utf-8") for p in sorted(office.glob("letters/*.html")))
         certificates = apas.load_certificates("promises.json")
         found["html notebook"] = certificates._repr_html_()
         found["html shift"] = apas.measure_shift(network(), network(1.0))._repr_html_()
@@ -93,12 +94,14 @@ def capture():
     return call
 
 
-TARGETED = re.compile("certify|max-shift|generate")
+TARGETED = re.compile("certify|max-shift|generate|menu")
 COMMANDS = {
     "certify": "certify model.json rows.csv --delta 0.01 --seed 0 --save promises.json",
     "certify as JSON": "certify model.json rows.csv --delta 0.01 --seed 0 --json",
     "max-shift": "max-shift model.json rows.csv --method interval",
     "generate": "generate model.json rejected.csv --space space.toml --delta 0.001 --method interval --source milp --out out.csv",
+    "menu": "menu model.json rejected.csv --space space.toml --delta 0.001 --size 1 --seed 0 --out menu.html",
+    "letter": "letter promises.json -o letters",
     "verify": "verify promises.json model.json",
     "audit": "audit promises.json new.json --base model.json --markdown audit.md --junit audit.xml",
     "audit as JSON": "audit promises.json new.json --json --no-repairs",

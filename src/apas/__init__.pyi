@@ -39,6 +39,7 @@ from apas.contracts.ledger import Ledger as Ledger
 from apas.contracts.verify import VerifyReport as VerifyReport, verify as verify
 from apas.counterfactuals.api import generate as generate
 from apas.counterfactuals.calibrated_offers import calibrate_offers as calibrate_offers
+from apas.counterfactuals.menu import Menu as Menu, MenuItem as MenuItem, MenuStatus as MenuStatus, menu as menu
 from apas.counterfactuals.result import (
     Counterfactual as Counterfactual,
     Counterfactuals as Counterfactuals,
@@ -72,6 +73,7 @@ from apas.models.files.formats import load_model as load_model, save_model as sa
 from apas.models.parametric import ParametricModel as ParametricModel
 from apas.models.predictor import Predictor as Predictor
 from apas.report.api import write_report as write_report
+from apas.report.letter import write_letter as write_letter
 from apas.shifts.base import ShiftSet as ShiftSet
 from apas.shifts.data_change import DataChange as DataChange, RefitReport as RefitReport
 from apas.shifts.delta_estimate import estimate_delta as estimate_delta

@@ -56,7 +56,7 @@ def desk(office, tmp_path, monkeypatch):
 def test_commands_are_those_of_the_documentation():
     assert {words[0] for words in LEAVES} == {
         "demo", "certify", "max-shift", "generate", "verify", "audit", "ledger", "report", "shift", "convert", "retrain", "paper",
-        "bench", "calibrate",
+        "bench", "calibrate", "menu", "letter",
     }  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_examples_work(capsys, desk, words, example):
     assert (code, err) == (0, "")
     named = {word for word in given if "." in word and not word.replace(".", "").isdecimal()}
     assert named <= set(os.listdir(desk)), "it writes what its example names"
-    assert set(os.listdir(desk)) - before <= named, "and nothing else"
+    assert set(os.listdir(desk)) - before <= named | set(given), "and nothing else"
 
 
 def _save_module(path):
@@ -115,6 +115,8 @@ JSON = {
     ("certify",): ("model.json rows.csv --target 1 --delta 0.01 --seed 0", 0),
     ("max-shift",): ("model.json rows.csv --target 1 --method interval", 0),
     ("generate",): ("model.json rejected.csv --space space.toml --delta 0.01 --source milp --method interval", 0),
+    ("menu",): ("model.json rejected.csv --space space.toml --delta 0.01 --features income --size 1", 0),
+    ("letter",): ("promises.json -o letters", 0),
     ("verify",): ("promises.json new.json", 1),
     ("audit",): ("promises.json new.json --base model.json", 0),
     ("ledger", "add"): ("other.db promises.json", 0),

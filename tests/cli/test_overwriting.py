@@ -19,9 +19,16 @@ from apas.cli.app import app
 
 #: Per command a good call, which of its words are read, and how each output is named; {} is the place of the output.
 CALLS = {
-    ("certify",): ("model.json rows.csv --target 1 --delta 0.01", "model.json rows.csv", ["--save {}", "--out {}"]),
+    ("certify",): (
+        "model.json rows.csv --target 1 --delta 0.01 --beyond rejected.csv --space space.toml",
+        "model.json rows.csv rejected.csv space.toml", ["--save {}", "--out {}"],
+    ),
     ("max-shift",): ("model.json rows.csv --target 1 --method interval", "model.json rows.csv", ["--save {}", "--out {}"]),
     ("generate",): (
+        "model.json rejected.csv --space space.toml --background train.csv --delta 0.01",
+        "model.json rejected.csv space.toml train.csv", ["--save {}", "--out {}"],
+    ),
+    ("menu",): (
         "model.json rejected.csv --space space.toml --background train.csv --delta 0.01",
         "model.json rejected.csv space.toml train.csv", ["--save {}", "--out {}"],
     ),
@@ -47,7 +54,7 @@ CALLS = {
 #: Options that name files or folders of commands that write none over inputs.
 READ_ONLY = {("verify",), ("shift",), ("bench",), ("ledger", "list"), ("ledger", "retire")}
 #: These write into a folder of their own, and name the files themselves.
-FOLDERS = {"demo", "paper", "retrain"}
+FOLDERS = {"demo", "paper", "retrain", "letter"}
 
 
 @pytest.fixture(scope="module")

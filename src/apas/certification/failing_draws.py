@@ -18,9 +18,11 @@ from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.errors import InputError
+from apas.models.base import ROUNDING
+from apas.models.feedforward import FeedForward
 from apas.shifts.base import Box
 from apas.stats.sequential import Boundary
-from apas.worst_case.intervals import Boxes
+from apas.worst_case.intervals import Boxes, rounding_share
 
 #: How many random numbers are held at a time.
 NUMBERS = 1 << 17
@@ -28,8 +30,6 @@ NUMBERS = 1 << 17
 DRAWS, ROWS = 2048, 4096
 #: With more rows than this, fewer draws at a time keep the intermediate results in the processor's cache.
 FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
-#: From so many rows on it pays to prove first that no shift breaks them: the bounds cost as much as a few draws.
-MANY_ROWS = 64
 #: Blocks start at multiples of this, where whole groups of directions are drawn at once.
 ALIGN = 128
 #: How many draws the anytime test looks at first.
@@ -82,13 +82,11 @@ def failures_until_decided(
 
     `before` says how many of the draws up to `begin` failed, and how many of those are beyond rounding of 0.
     """
-    block, stop, rows = _block(question), _WhenDecided(test, cap, before), np.arange(len(question))
-    if len(rows) > MANY_ROWS and begin == 0:
-        rows = _unproved(question)
+    block, stop = _block(question), _WhenDecided(test, cap, before)
     with Progress(cap - begin, "drawing shifted models") as progress:
         if question.n_jobs == 1 or cap - begin <= block:
-            return _sorted_failures([_scan(question, stream, (begin, cap), stop, block, progress, rows)], len(question))
-        parts, never = [_NOTHING], 1 << 62
+            return _sorted_failures([_scan(question, stream, (begin, cap), stop, block, progress)], len(question))
+        parts, rows, never = [_NOTHING], np.arange(len(question)), 1 << 62
         while len(rows) and begin < cap:
             # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
             end = min(cap, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
@@ -150,7 +148,7 @@ def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[t
 
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, question.coordinates.values.size)
+    fits: int = NUMBERS // max(1, question.coordinates.values.size)
     most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
@@ -226,17 +224,9 @@ class _WhenDecided:
         return np.asarray(rows[still[rows]])
 
 
-def _scan(
-    question: Question,
-    stream: Stream,
-    cut: _Pair,
-    stop: _Stop,
-    block: int,
-    progress: Progress | None,
-    rows: Indices | None = None,
-) -> _Part:
-    shifts, moving, found = question.shifts, question.coordinates, [_NOTHING]
-    active = np.arange(len(question.X)) if rows is None else rows
+def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:
+    shifts, moving, active = question.shifts, question.coordinates, _unproved(question)
+    found: list[_Part] = [_NOTHING]
     begin = cut[0]
     while begin < cut[1] and len(active):
         until = max(stop.until(active, begin), begin + 1)
@@ -312,9 +302,15 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
 
 def _unproved(question: Question) -> Indices:
     """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
-    if question.regions is not None or question.network is None or not isinstance(question.geometry, Box):
-        return np.arange(len(question))
-    boxes = Boxes(question.network, question.X, question.wanted, question.radii)
-    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin
-    least = boxes.bound(question.delta) - boxes.error(question.delta)
-    return np.flatnonzero(~(least > 2 * question.band))
+    everyone, network = np.arange(len(question)), question.network
+    if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
+        return everyone  # a subclass may compute otherwise
+    boxes = Boxes(network, question.X, question.wanted, question.radii)
+    bound = boxes.bound(question.delta)
+    if not (bound > 0).any():
+        return everyone
+    error = boxes.error(question.delta)
+    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
+    # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
+    band = question.band if question.single else ROUNDING / rounding_share(network) * error
+    return everyone[~(bound - error > 2 * band)]

@@ -6,23 +6,24 @@ a method can do besides deciding a claim it says by having the members of a smal
 
 from __future__ import annotations
 
-import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_delta, check_flag, check_jobs, is_frame
+from apas.certification.agreement import check_agreement, check_listed
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Claim, Most, Verdict
 from apas.certification.results import AnswerColumn
-from apas.errors import GuaranteeWarning, InputError, Unsupported
+from apas.errors import InputError, Unsupported
 from apas.models import base as models
-from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
+from apas.models.as_model import as_model, encoded_rows, predicted_classes
 from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
@@ -32,26 +33,32 @@ from apas.shifts.embedded import EmbeddedShifts
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
+from apas.worst_case.intervals import margin_error
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
     from apas.certification.output_range import OutputRange
     from apas.certification.robust_fraction import FractionCurve
 
-#: Rows closer to the boundary than this are left out when a model is compared with its own library.
-AGREEMENT = 1e-9
 #: What a claim about a model that is computed in float32 says of it.
 IN_FLOAT32 = "computed in float32, within its rounding"
 #: The shift sets that have a short name.
 SHIFTS: dict[str, Any] = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2)}
 SHIFTS["gaussian"] = GaussianShifts
 _ALL = slice(None)
+_Value = TypeVar("_Value")
+
+
+@cache
+def _default(kind: Any) -> Any:
+    """A strategy with its default settings, one for all calls: strategies are frozen, and what they know is kept."""
+    return kind()
 
 
 def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
     """Turn an alias into a strategy with its default settings; let an instance through."""
     if isinstance(value, str) and value in table:
-        return table[value]()
+        return _default(table[value])
     known = ", ".join(repr(name) for name in table) if isinstance(value, str | type) or not offers(value, kind) else ""
     if isinstance(value, str):
         raise InputError(f"`{argument}` must be one of {known}, or an instance, got {value!r}.")
@@ -83,53 +90,22 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
     return labels
 
 
-def check_agreement(
-    model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None, theirs: Any = None
-) -> None:
-    """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
-    if not offers(model, models.LibraryBacked) or not len(X):
-        return
-    ours, distance = predicted_classes(model, X, margins)
-    theirs = model.library_classes(points) if theirs is None else theirs
-    allowed: Any = AGREEMENT
-    # about what is within its rounding it has no opinion
-    if offers(model, models.Arithmetic) and model.dtype == "float32":
-        still = np.zeros(len(model.parameters))
-        allowed = AGREEMENT + ROUNDING * sets.magnitudes(model, X, model.classes[0], still, 0.0)
-    differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
-    if differ:
-        i = int(differ[0])
-        raise InputError(
-            f"{name} does not agree with its own library on row {i}: apas reads class {ours[i]!r}, the library says "
-            f"{theirs[i]!r}; this model is not what it seems, so nothing can be certified about it."
-        )
+#: By model and alias of a set: the digest of the model, and what depends on these two alone (`Question.plan`).
+_PLANS: weakref.WeakKeyDictionary[Any, dict[str, tuple[str, dict[str, Any]]]] = weakref.WeakKeyDictionary()
 
 
-def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
-    """Refuse listed models that cannot read the rows or are not what they seem; what they make of `beside` (`ask`)."""
-    read: list[Floats] = []
-    warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
-    for number, other in enumerate(shifts.models[first:], first):
-        name = f"`models[{number}]` of {type(shifts).__name__}"
-        theirs = other.describe().get("threshold") if ours is not None and offers(other, models.Described) else None
-        if None not in (ours, theirs) and ours != theirs and not warned:
-            warned = True
-            warnings.warn(
-                f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on; the claim "
-                "is about models with thresholds of their own.",
-                GuaranteeWarning,
-                stacklevel=4,
-            )
-        try:
-            rows, said = encoded_and_classified(other, points if beside is None else beside)
-            read += [] if beside is None else [rows]
-        except InputError as error:
-            if beside is not None:  # the rows themselves may be fine
-                return _check_listed(shifts, model, points, number)
-            raise InputError(f"{name} cannot read the rows: {error}") from error
-        rows, said = rows[: len(points)], None if said is None else said[: len(points)]
-        check_agreement(other, points, rows, name, theirs=said)
-    return read
+class _Planned(Generic[_Value]):
+    """A member that depends on model and shifts alone: computed once for a question and all that are made of it."""
+
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
+        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, question: Any, owner: Any = None) -> _Value:
+        if question is None:
+            return self  # type: ignore[return-value]
+        if self.name not in question.plan:
+            question.plan[self.name] = self.compute(question)
+        return question.plan[self.name]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -173,6 +149,12 @@ class Question:
     bits: int | None = None
     regions: tuple[Any, ...] | None = None
     read: tuple[Floats, ...] = ()  # what listed models made of a table that was read along with the rows
+    plan: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # of model and shifts, see `_Planned`
+
+    def __post_init__(self) -> None:
+        about = (id(self.model), id(self.shifts))
+        if self.plan.setdefault("about", about) != about:  # made of a question about something else
+            object.__setattr__(self, "plan", {"about": about})
 
     @classmethod
     def ask(
@@ -206,6 +188,11 @@ class Question:
         sizes = check_delta(default_delta(shift_set, delta), rows)
         more: dict[str, Any] = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
         question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
+        if isinstance(shifts, str) and vars(type(net)).get("frozen", False):  # all but its numbers stays what it is
+            plans = _PLANS.setdefault(net, {})
+            if shifts not in plans or plans[shifts][0] != question.digest:
+                plans[shifts] = (question.digest, question.plan)
+            object.__setattr__(question, "plan", plans[shifts][1])  # made a moment ago and seen by nobody yet
         _ = question.coordinates  # a set with nothing to move says so before a method complains
         complaint = chosen.unsupported(question)
         if offers(shift_set, sets.Refitted) and not offers(chosen, SpeaksOfRefits):
@@ -215,10 +202,12 @@ class Question:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
-                read = tuple(_check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
-                object.__setattr__(question, "read", read)  # made a moment ago and seen by nobody yet
+                read = tuple(check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
+                object.__setattr__(question, "read", read)
             if offers(net, models.LibraryBacked):
-                check_agreement(net, points, encoded, margins=question._towards_class_1)
+                # predictions are read off margins towards class 1 of two, if that is what all rows want
+                known = len(net.classes) == 2 and question.same_target and wanted[0] == net.classes[1]
+                check_agreement(net, points, encoded, margins=question.base_margins if known else None)
         return question
 
     def grow(self, count: int) -> bool:
@@ -226,7 +215,7 @@ class Question:
         grown = len(self.shifts.models) < count  # type: ignore[attr-defined]
         there: bool = self.shifts.grow(count)  # type: ignore[attr-defined]
         if grown and there and self.points is not None:
-            _check_listed(self.shifts, self.model, self.points, count - 1)  # type: ignore[arg-type]
+            check_listed(self.shifts, self.model, self.points, count - 1)  # type: ignore[arg-type]
         return there
 
     def __len__(self) -> int:
@@ -276,7 +265,7 @@ class Question:
         """The delta of all rows if they share one, else one per row (what `ShiftSet.margins` takes)."""
         return float(self.delta[0]) if len(self.delta) and (self.delta == self.delta[0]).all() else self.delta
 
-    @cached_property
+    @_Planned
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
         if offers(self.shifts, sets.OtherMoves):
@@ -284,12 +273,12 @@ class Question:
         parameters = self.model.parameters
         return parameters if parameters.values.size else sets.coordinates(self.shifts, self.model)
 
-    @cached_property
+    @_Planned
     def radii(self) -> Floats:
         """How far each of the coordinates moves when delta is 1, shape (k,)."""
         return self.shifts.radii(self.coordinates)
 
-    @cached_property
+    @_Planned
     def geometry(self) -> sets.Geometry | None:
         """What the set is around the parameters of the model; None if it has no worst case, or something else moves."""
         if not offers(self.shifts, sets.Bounded):
@@ -316,7 +305,11 @@ class Question:
     @property
     def region(self) -> str:
         """The set of the shifts itself, as printed in a claim about every one of them."""
-        return self._with_arithmetic(self.shifts.region(self.coordinates))
+        return self._with_arithmetic(self._box)
+
+    @_Planned
+    def _box(self) -> str:
+        return self.shifts.region(self.coordinates)
 
     @cached_property
     def single(self) -> bool:
@@ -360,7 +353,7 @@ class Question:
         """Rows that stand for a region."""
         return np.array([region is not None for region in self.regions or [None] * len(self)], dtype=bool)
 
-    @cached_property
+    @_Planned
     def reach(self) -> float | Floats:
         """The radii, as one number if all parameters share it."""
         first = float(self.radii[0])
@@ -390,6 +383,8 @@ class Question:
         if not offers(self.model, models.Dense):
             return None
         network, parameters = self.model.as_feedforward(), self.model.parameters
+        if parameters is network.parameters:
+            return network
         same = network.parameters.shapes == parameters.shapes
         return network if same and np.array_equal(network.parameters.values, parameters.values) else None
 
@@ -425,16 +420,13 @@ class Question:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is neither valid nor certain
             return self.model.margin(self.X, self.one_target)
 
-    @property
-    def _towards_class_1(self) -> Floats | None:
-        """The base margins if all rows want class 1 of two, where predictions are read off them."""
-        classes = self.model.classes
-        return self.base_margins if len(classes) == 2 and self.same_target and self.target[0] == classes[1] else None
-
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> Bools:
         """Rows that the model itself puts into their target class."""
-        if (self.base_margins > self.band).all():
+        network = None if self.single else self.network
+        # what rounding can do to the model itself is found at once; most rows are beyond it
+        known = self.band if network is None else margin_error(network, self.X, 0.0, self.delta)
+        if (self.base_margins > known).all():
             return np.ones(len(self.X), dtype=bool)
         # within rounding of 0 it is computed again for its row alone: other rows of a call must not change an answer
         margins = np.array(self.base_margins)
@@ -454,7 +446,12 @@ class Question:
     @property
     def context(self) -> dict[str, Any]:
         """What all results are told about: the rows as they were given, the model's digest, and the shifts."""
-        return {"points": self.points, "model_digest": model_digest(self.model), "shifts": self.shifts}
+        return {"points": self.points, "model_digest": self.digest, "shifts": self.shifts}
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the model, from when the question was asked."""
+        return model_digest(self.model)
 
 
 def _part(points: Any, rows: Array | slice) -> Any:

@@ -19,7 +19,9 @@ from apas.cli.convert import convert_command
 from apas.cli.demo import demo_command
 from apas.cli.generate import generate_command
 from apas.cli.ledger import ledger_app
+from apas.cli.letter import letter_command
 from apas.cli.max_shift import max_shift_command
+from apas.cli.menu import menu_command
 from apas.cli.paper import paper_app
 from apas.cli.report import report_command
 from apas.cli.retrain import retrain_command
@@ -34,9 +36,16 @@ COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "certify": certify_command,
         "max-shift": max_shift_command,
         "generate": generate_command,
+        "menu": menu_command,
         "calibrate": calibrate_command,
     },
-    "Keep promises": {"verify": verify_command, "audit": audit_command, "ledger": ledger_app, "report": report_command},
+    "Keep promises": {
+        "verify": verify_command,
+        "audit": audit_command,
+        "ledger": ledger_app,
+        "report": report_command,
+        "letter": letter_command,
+    },
     "Model files": {"shift": shift_command, "convert": convert_command, "retrain": retrain_command},
     "Research": {"paper": paper_app, "bench": bench_command},
 }

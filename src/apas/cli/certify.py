@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, pick_method
+from apas.cli.options import group_options, optional, parse_spans, pick_method
 from apas.cli.output import PAGE, cell, give, new_table, print_table
+from apas.cli.rows import read_rows
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 
@@ -49,6 +50,19 @@ def certify_command(
     time_limit: Annotated[
         float | None, optional("Seconds per row (exact, cascade, enumeration).", "60; none with enumeration")
     ] = None,
+    region: Annotated[
+        list[str] | None,
+        optional(
+            'Certify all values of a feature: FEATURE="at least" or "at most", FEATURE=LOW..HIGH, FEATURE=NUMBER (so '
+            "far to either side), FEATURE=LEVEL,LEVEL; several times.",
+            "the rows alone",
+        ),
+    ] = None,
+    beyond: Annotated[
+        Path | None, optional("Changed numbers may go further: CSV file with the rows that ROWS were made from.")
+    ] = None,
+    sizes: Annotated[int, Option(help="The largest of so many nested regions that passes (--region, --beyond).")] = 1,
+    space: Annotated[Path | None, optional("TOML file with ranges of features (--region, --beyond).")] = None,
     seeds: options.SeedOptions,
     common: options.QuestionOptions,
 ) -> None:
@@ -64,17 +78,23 @@ def certify_command(
 
     apas certify model.json rows.csv --target 1 --delta 0.05 --out certificates.jsonl --jobs 2
 
+    "At least" and "between" instead of single numbers; and offers that may be exceeded:
+
+    apas certify model.json rows.csv --target 1 --delta 0.05 --space space.toml --region "income=at least"
+
+    apas certify model.json offers.csv --target 1 --delta 0.05 --space space.toml --beyond rejected.csv
+
     What the draws left open goes on, at no cost:
 
     apas certify model.json --continue promises.json --samples 200000 --save further.json
     """
     from apas import certify
 
-    common.check_outputs(model, rows, further)
+    common.check_outputs(model, rows, further, beyond, space)
     if further is not None:
         given = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage}
         given |= {"--confidence": confidence, "--time-limit": time_limit, "--test": test, "--seed": seeds.seed}
-        given |= {"--derived": seeds.derived or None, "--bits": seeds.bits}
+        given |= {"--derived": seeds.derived or None, "--bits": seeds.bits, "--region": region, "--beyond": beyond}
         _continue(model, further, samples, [name for name, value in given.items() if value is not None], common)
         return
     if rows is None or target is None:
@@ -83,8 +103,33 @@ def certify_command(
     common.check_delta(delta)
     draws = {"coverage": coverage, "confidence": confidence, "samples": samples, "test": test}
     how = pick_method(method, **draws, time_limit=time_limit)
+    ask = _about_regions(region, beyond, sizes, space) or certify
     asked: dict[str, Any] = {"delta": delta, "method": how, "rng": seeds.pick(confidence)}
-    common.answer(certify, print_certificates, model, rows, target, derived=seeds.derived, **asked)
+    without = {"derived": seeds.derived, "region": region, "beyond": beyond}
+    common.answer(ask, print_certificates, model, rows, target, without, **asked)
+
+
+def _about_regions(
+    spans: list[str] | None, before: Path | None, sizes: int, space: Path | None
+) -> Callable[..., Certificates] | None:
+    """How `certify` is asked about regions; None if it is not."""
+    if not spans and before is None:
+        if sizes != 1 or space is not None:
+            raise InputError("`--sizes` and `--space` go with `--region` or `--beyond`; leave them out.")
+        return None
+    from apas import Counterfactuals, FeatureSpace, Region, certify
+
+    known = None if space is None else FeatureSpace.from_toml(space)
+    region = Region(parse_spans(spans), beyond=before is not None, space=known, sizes=sizes)
+
+    def ask(net: Any, table: Any, *, target: Any, **more: Any) -> Certificates:
+        if before is None:
+            return certify(net, table, target=target, region=region, **more)
+        inputs = read_rows(before, net, None if known is None else known.names)
+        offers = Counterfactuals.from_frame(net, inputs, table, target=target, space=known)
+        return certify(offers.model, offers, target=target, region=region, **more)
+
+    return ask
 
 
 def _continue(model: Path, file: Path, samples: int | None, given: list[str], common: options.QuestionOptions) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, parse_target, pick_method
-from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table
-from apas.cli.rows import open_table, read_rows, whole_numbers
+from apas.cli.options import OfferOptions, group_options, optional, pick_method
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table, write_out
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Where candidates come from.
 SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roar")
-#: What a change costs.
-Distance = StrEnum("Distance", "l1 linf")
 
 
 @group_options
@@ -30,9 +27,7 @@ def generate_command(
     rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],
     delta: options.Delta = None,
     *,
-    background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None,
-    space: Annotated[Path | None, optional("TOML file: what the features may be.", "from --background")] = None,
-    target: Annotated[str | None, optional("The wanted class.", "the other one of two, if no row has it")] = None,
+    offers: OfferOptions,
     source: Annotated[SourceName, Option(help="Where candidates come from.")] = SourceName.robust,
     method: Annotated[
         options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
@@ -40,7 +35,6 @@ def generate_command(
     coverage: Annotated[float | None, optional("Share of shifts that must keep the class (sampling).", "0.995")] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
-    distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
     k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
     max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, Option(help="Seconds for the searches of all rows.")] = None,
@@ -56,52 +50,40 @@ def generate_command(
 
     With a delta of 0 they are the nearest rows that are valid on the model itself, and nothing is certified.
 
-    Examples, from a training table and from a description of the features:
+    Examples, from a training table, from a description of the features, and for numbers that are a little off:
 
     apas generate model.json rejected.csv --background train.csv --delta 0.05
 
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
+
+    apas generate model.json rejected.csv --background train.csv --delta 0.05 --tolerance 0.02 --beyond
     """
-    from apas import FeatureSpace, generate
-    from apas.cli.stream import write_rows
+    from apas import generate
     from apas.cli.workers import workers
 
     out = where.out
-    check_outputs({"--out": out, "--save": save}, model, rows, background, space)
+    check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
     movement.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     if delta == 0 and save is not None:
         raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
     without = {"simultaneous": simultaneous, "derived": seeds.derived, "save": save, "json": as_json}
     in_blocks = where.streams(**without, time_limit=time_limit)
-    if in_blocks and target is None:
+    if in_blocks and offers.target is None:
         raise InputError("Missing option '--target': in blocks nobody sees which class all rows have.")
     shifts, net = movement.pick(), layers.read(model)
-    allowed = None if space is None else FeatureSpace.from_toml(space)
-    names = None if allowed is None else allowed.names
-    known = None if background is None else whole_numbers(read_rows(background, net, names))
-    asked: dict[str, Any] = {
-        "delta": delta,
-        "target": None if target is None else parse_target(target, net, predicted=False),
-        "space": allowed,
-        "source": source.value,
-        "shifts": shifts,
-        "method": how,
-        "distance": distance.value,
-        "k": k,
-        "max_candidates": max_candidates,
-        "rng": seeds.pick(confidence),
-    }
+    table, about = offers.open(net, rows)
+    asked: dict[str, Any] = {**about, "delta": delta, "source": source.value, "shifts": shifts, "method": how, "k": k}
+    asked |= {"max_candidates": max_candidates, "rng": seeds.pick(confidence)}
     if in_blocks:
-        files = {"MODEL": model, "ROWS": rows, "--background": background}
-        ask, size = partial(generate, net, background=known), 8
-        written: dict[str, Any] = {"counts": "status", "lines": k, "size": size, "write": write_rows}
-        where.stream(ask, open_table(rows, net, names), files, asked, **written)
+        from apas.cli.stream import write_rows
+
+        files = {"MODEL": model, "ROWS": rows, "--background": offers.background}
+        ask = partial(generate, net, background=asked.pop("background"))
+        where.stream(ask, table, files, asked, counts="status", lines=k, size=8, write=write_rows)
         return
-    table = read_rows(rows, net, names)
-    asked |= {"time_limit": time_limit, "simultaneous": simultaneous, "background": known}
     with workers(where.jobs, where.dask) as n_jobs:
-        found = generate(net, table, n_jobs=n_jobs, **asked)
+        found = generate(net, table.read(), time_limit=time_limit, simultaneous=simultaneous, n_jobs=n_jobs, **asked)
     if out is not None:
         _write(found, out)
     give(found, print_counterfactuals, as_json=as_json, save=save)
@@ -109,16 +91,12 @@ def generate_command(
 
 def _write(found: Counterfactuals, path: Path) -> None:
     """The counterfactuals as a table in raw units, beside the row they belong to and how the search ended."""
-    from apas._atomic import write_text
     from apas.display.tables import csv_text
 
     frame = found.points.copy()
     name = "status" if "status" not in frame else "search_status"  # a feature may be called so
     frame.insert(0, name, [status.name for status in found.status], allow_duplicates=True)
-    try:
-        write_text(path, csv_text(frame))
-    except OSError as error:
-        raise InputError(f"`--out` cannot be written: {error.strerror or error}.") from None
+    write_out(path, csv_text(frame))
 
 
 def print_counterfactuals(found: Counterfactuals) -> None:

@@ -106,18 +106,29 @@ def add_command(
 def list_command(
     ledger: LedgerPlace,
     state: Annotated[PromiseState | None, optional("Only promises in this state.", "all")] = None,
+    digest: Annotated[
+        str, optional("Only promises whose digest begins like this, such as the code of a letter.", "all")
+    ] = "",
     history: Annotated[str | None, optional("Show what became of the promises to this reference.")] = None,
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
     """List promises and their states.
 
-    Example:  apas ledger list ledger.db --state open
+    Examples, by state, and by the code that stands on a letter:
+
+    apas ledger list ledger.db --state open
+
+    apas ledger list ledger.db --digest 3F2A-91BC-77D0
     """
     from apas import Ledger
 
+    if digest and history is not None:
+        raise InputError("`--digest` goes without `--history`, which asks for a reference; leave one of them out.")
+
     with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
-        frame = book.to_frame(None if state is None else state.value) if history is None else book.history(history)
+        chosen = None if state is None else state.value
+        frame = book.to_frame(chosen, digest=digest) if history is None else book.history(history)
     if as_json:
         kind = "apas-ledger" if history is None else "apas-ledger-history"
         print_json({"format": kind, "rows": json_rows(frame)})

@@ -57,7 +57,7 @@ def max_shift_command(
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     asked: dict[str, Any] = {"method": how, "search": None if search is None else search.value, "limit": limit}
     asked["rng"] = seeds.pick(confidence)
-    common.answer(max_shift, print_max_shifts, model, rows, target, derived=seeds.derived, **asked)
+    common.answer(max_shift, print_max_shifts, model, rows, target, {"derived": seeds.derived}, **asked)
 
 
 def print_max_shifts(found: MaxShifts) -> None:

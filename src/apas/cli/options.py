@@ -12,7 +12,7 @@ import inspect
 import json
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import partial
@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from typer import Argument, Option
 
 from apas.cli.output import STREAMED, check_outputs, give
-from apas.cli.rows import open_table, read_rows
+from apas.cli.rows import as_numbers, is_number, open_table, read_rows, whole_numbers
 from apas.errors import InputError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from apas.certification.question import Method
     from apas.models.base import Model
     from apas.shifts.base import ShiftSet
@@ -46,6 +48,45 @@ def parse_target(text: str, model: Model, *, predicted: bool = True) -> Any:
     known = ", ".join(str(label) for label in model.classes)
     also = ' or "predicted"' if predicted else ""
     raise InputError(f"`--target` must be one of the model's classes ({known}){also}, got {text!r}.")
+
+
+def parse_pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Pairs that were written as FEATURE=VALUE, each feature once."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not name or not equals or not value or name in found:
+            what = f"twice for {name!r}" if name in found else repr(text)
+            raise InputError(f"`{option}` must be FEATURE=VALUE, once per feature, got {what}.")
+        found[name] = value
+    return found
+
+
+def parse_spans(texts: Sequence[str] | None) -> dict[str, Any]:
+    """What `--region` says of each feature: FEATURE="at least", LOW..HIGH, a number, or levels with commas."""
+    return {name: _span(value) for name, value in parse_pairs(texts, "--region").items()}
+
+
+def _span(text: str) -> Any:
+    low, dots, high = text.partition("..")
+    ends = [end.strip() for end in (low, high)]
+    if dots and all(not end or is_number(end) for end in ends):
+        return tuple(float(end) if end else None for end in ends)
+    if text in ("at least", "at most"):
+        return text
+    return float(text) if is_number(text) else as_numbers(split_words(text))
+
+
+def parse_tolerance(texts: Sequence[str] | None) -> float | dict[str, float] | None:
+    """One share of ranges, or numbers by feature."""
+    if not texts:
+        return None
+    if len(texts) == 1 and is_number(texts[0]):
+        return float(texts[0])
+    pairs = parse_pairs(texts, "--tolerance")
+    if strange := [value for value in pairs.values() if not is_number(value)]:
+        raise InputError(f"`--tolerance` must be a share, or FEATURE=NUMBER, got {strange[0]!r}.")
+    return {name: float(value) for name, value in pairs.items()}
 
 
 #: Which methods each option goes with; those that are named nowhere go with all.
@@ -130,6 +171,46 @@ Json = Annotated[bool, Option("--json", help="Print one JSON document instead.")
 Save = Annotated[Path | None, Option(help="Write what was certified to this certificate file (.json).")]
 Out = Annotated[Path | None, Option(help="Work block by block into this certificate file (.jsonl, .parquet).")]
 Resume = Annotated[bool, Option("--resume", help="Go on with the run into --out that was stopped.")]
+
+#: What a change costs.
+Distance = StrEnum("Distance", "l1 linf")
+
+
+@dataclass(eq=False, repr=False)
+class OfferOptions:
+    """What offers may be, and what they have to bear."""
+
+    background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None
+    space: Annotated[Path | None, optional("TOML file: what the features may be.", "from --background")] = None
+    target: Annotated[str | None, optional("The wanted class.", "the other one of two, if no row has it")] = None
+    distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1
+    tolerance: Annotated[
+        list[str] | None,
+        optional("By how much numbers may be off: a share of ranges, or FEATURE=NUMBER, several times."),
+    ] = None
+    beyond: Annotated[bool, Option("--beyond", help="Going further than told must be fine as well.")] = False
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """What is read."""
+        return self.background, self.space
+
+    def read(self, net: Model, rows: Path) -> tuple[DataFrame, dict[str, Any]]:
+        """The rows of a file, and what the library takes besides."""
+        table, about = self.open(net, rows)
+        return table.read(), about
+
+    def open(self, net: Model, rows: Path) -> tuple[Any, dict[str, Any]]:
+        """The same with a table that can be read in blocks."""
+        from apas import FeatureSpace
+
+        space = None if self.space is None else FeatureSpace.from_toml(self.space)
+        names = None if space is None else space.names
+        table = open_table(rows, net, names)
+        known = None if self.background is None else whole_numbers(read_rows(self.background, net, names))
+        target = None if self.target is None else parse_target(self.target, net, predicted=False)
+        bears = {"tolerance": parse_tolerance(self.tolerance), "beyond": self.beyond}
+        return table, {"target": target, "space": space, "background": known, "distance": self.distance.value, **bears}
 
 
 @dataclass(eq=False, repr=False)
@@ -278,14 +359,13 @@ class QuestionOptions(BlockOptions, ShiftOptions):
         model: Path,
         rows: Path,
         target: str,
-        *,
-        derived: bool,
+        without: dict[str, Any],
         **more: Any,
     ) -> None:
-        """Ask about the rows of a file, save what was found, and print it."""
+        """Ask about the rows of a file, save what was found, and print it; `without` does not go with blocks."""
         from apas.cli.workers import workers
 
-        without = {"simultaneous": self.simultaneous, "derived": derived, "save": self.save, "json": self.as_json}
+        without |= {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
         in_blocks, shifts, net = self.streams(**without), self.pick(), self.layers().read(model)
         asked = {"target": parse_target(target, net), "shifts": shifts, **more}
         if in_blocks:

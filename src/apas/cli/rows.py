@@ -32,7 +32,7 @@ class CsvTable:
             self.header = next(lines, [])
         if not self.header:
             raise InputError(f"{path} is empty; it must have a header line and a line per row.")
-        if all(_is_number(name) for name in self.header):
+        if all(is_number(name) for name in self.header):
             raise InputError(
                 f"{path} must begin with a header line that names the columns, but its first line is "
                 f"{','.join(self.header[:4])}...; add one."
@@ -64,7 +64,7 @@ class CsvTable:
             for line in rows:
                 count += 1
                 for i in places:
-                    if i not in text and line[i] and not _is_number(line[i]):
+                    if i not in text and line[i] and not is_number(line[i]):
                         text.add(i)
         return count, text
 
@@ -72,7 +72,7 @@ class CsvTable:
         import pandas as pd
 
         names, index = self.header, pd.RangeIndex(start, start + len(columns[0]))
-        found = {i: column if i in text else _as_numbers(column) for i, column in enumerate(columns)}
+        found = {i: column if i in text else as_numbers(column) for i, column in enumerate(columns)}
         if self.indexed:  # what rows are called stays as it is written
             del found[0]
             index, names = pd.Index(columns[0], name=names[0] or None), names[1:]
@@ -171,7 +171,7 @@ def _has_index(header: Sequence[str], model: Model, names: Sequence[str] | None)
     return unknown and (header[0] == "" or sorted(header[1:]) == sorted(names or ()))
 
 
-def _as_numbers(column: list[str]) -> list[Any]:
+def as_numbers(column: list[str]) -> list[Any]:
     """The column as numbers if all of it is (an empty cell is NaN), else as it is; by Python's own exact parser."""
     try:
         return [float(text) if text else float("nan") for text in column]
@@ -179,7 +179,8 @@ def _as_numbers(column: list[str]) -> list[Any]:
         return column
 
 
-def _is_number(text: Any) -> bool:
+def is_number(text: Any) -> bool:
+    """Whether a text is one."""
     try:
         float(str(text))
     except ValueError:

@@ -70,6 +70,11 @@ def joint_audit(
     )
 
 
+def begins(digest: str, code: str) -> bool:
+    """Whether a digest begins like this, as it is written on letters or otherwise."""
+    return digest.startswith(code.replace("-", "").strip().lower())
+
+
 _COLUMNS = ("reference", "state", "issued", "expires", "target", "delta", "claim", "digest")
 
 
@@ -267,7 +272,7 @@ class Ledger:
             Whose.
         outcome : {"honoured", "withdrawn"}, default "honoured"
         digest : str, optional
-            How the digest of the promise begins, where somebody has several.
+            How the digest of the promise begins, where somebody has several; or the code of a letter.
 
         Returns
         -------
@@ -283,7 +288,7 @@ class Ledger:
         closed = 0
         with self._book.write_transaction():
             for name in names:
-                chosen = [number for number, known in self._book.rows(query, name) if known.startswith(digest)]
+                chosen = [number for number, known in self._book.rows(query, name) if begins(known, digest)]
                 if not chosen:
                     raise InputError(
                         f"{self._book.path} holds no promise to {name!r} that is not closed yet; nothing was changed."
@@ -293,20 +298,32 @@ class Ledger:
                 closed += len(chosen)
         return closed
 
-    def to_frame(self, state: str | None = None) -> DataFrame:
-        """One line per promise, in the order in which they were added; `state` chooses some."""
+    def to_frame(self, state: str | None = None, *, digest: str = "") -> DataFrame:
+        """One line per promise, in the order in which they were added.
+
+        Parameters
+        ----------
+        state : str, optional
+            Only promises in this state.
+        digest : str, optional
+            Only promises whose digest begins like this, such as the code of a letter ("3F2A-91BC-77D0").
+        """
         import pandas as pd
 
+        if not isinstance(digest, str):
+            raise InputError(f"`digest` must be a text, how the digest of the promise begins, got {digest!r}.")
         if state is not None and state not in STATES:
             raise InputError(f"`state` must be one of {', '.join(STATES)}, got {state!r}.")
         self._book.check()
         today, lines = self._book.today, []
         query = "SELECT reference, state, issued, expires, content, digest FROM promises ORDER BY id"
-        for reference, kept, issued, last, content, digest in self._book.rows(query):
+        for reference, kept, issued, last, content, known in self._book.rows(query):
+            if not begins(known, digest):
+                continue
             told = read_part(content)["certificates"][0]["certificate"]
             now = "expired" if kept == "open" and last is not None and last < today else kept
             about = (told["target"], told["delta"], _claim(told["claim"]))
-            lines.append((reference, now, issued, last, *about, digest))
+            lines.append((reference, now, issued, last, *about, known))
         frame = pd.DataFrame(lines, columns=list(_COLUMNS))
         return frame if state is None else frame[frame["state"] == state].reset_index(drop=True)
 

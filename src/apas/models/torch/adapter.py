@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,40 +19,23 @@ from apas._typing import Array, Floats, Indices
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import ROUNDING, ModelWrapper, Parameters, class_indices
-from apas.models.dense_chain import DenseChain
+from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
-from apas.models.torch.dense import NotDense, traced_chain
-from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unhooked
-from apas.models.torch.passes import Passes, Stage, answer, gradients
-from apas.models.torch.rounding import Rounding
+from apas.models.torch.dense import traced_chain
+from apas.models.torch.head import Head, chosen_output, final_layer
+from apas.models.torch.passes import Passes, Rounding, Stage, answer, gradients
 from apas.models.torch.trace import input_size, probe
-
-_Layers = tuple[list[Floats], list[Floats | None], list[str]]
-_NAMES = {
-    nn.ReLU: "relu",
-    nn.LeakyReLU: "leaky_relu",
-    nn.Hardtanh: "hard_tanh",
-    nn.Tanh: "tanh",
-    nn.Sigmoid: "sigmoid",
-    nn.ELU: "elu",
-    nn.GELU: "gelu",
-}
-#: Settings with which these activations are those of `FeedForward`.
-_SETTINGS: dict[Any, dict[str, Any]] = {
-    nn.LeakyReLU: {"negative_slope": 0.01},
-    nn.Hardtanh: {"min_val": -1.0, "max_val": 1.0},
-    nn.ELU: {"alpha": 1.0},
-    nn.GELU: {"approximate": "none"},
-}
 
 
 class DenseTorchModel(ModelWrapper):
     """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding."""
 
-    def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
+    _inner: FeedForward
+
+    def __init__(self, module: Any, kind: str, network: FeedForward, shape: tuple[int, ...]) -> None:
         super().__init__(network)
-        self._module, self._head, self._shape = module, head, shape
+        self._module, self._kind, self._shape = module, kind, shape
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to the module itself, in its own arithmetic."""
@@ -60,67 +43,26 @@ class DenseTorchModel(ModelWrapper):
         rows = torch.tensor(check_numbers(X), dtype=first.dtype, device=first.device)
         with torch.no_grad():
             raw = answer(self._module, rows.reshape(-1, *self._shape))
-        labels = np.empty(len(self.classes), dtype=object)
-        labels[:] = self.classes
-        return np.asarray(labels[self._head.classes_of(raw)])
+        return self._inner.classes_of(raw.cpu().numpy(), self._kind)
 
     def __repr__(self) -> str:
         return f"<{type(self._module).__name__} as {self._inner!r}>"
 
 
-def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
-    """Weights, biases and activations of a sequence of linear layers, or None if it is anything else."""
-    # `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
-    layers = list(_flat(module))
-    if None in layers:
+def _plain_network(module: Any, kind: str, shape: Sequence[int] | None, parameters: Parameters) -> FeedForward | None:
+    """A sequence of PyTorch's own linear layers as the network that it is, or None if it is anything else."""
+    linear = [layer for layer in module.modules() if type(layer) is nn.Linear]
+    of_torch = all(type(part).__module__.startswith("torch.nn.") for part in module.modules())
+    if type(module) not in (nn.Linear, nn.Sequential) or not linear or not of_torch:
         return None
-    first_is_flat = bool(layers) and type(layers[0]) is nn.Flatten
-    if shape is not None and len(shape) != 1 and not first_is_flat:
-        return None  # a linear layer then works on the last dimension only
-    layers = [layer for layer in layers if type(layer) not in SILENT]
-    linear = [layer for layer in layers if type(layer) is nn.Linear]
-    used = [p for layer in linear for p in layer.parameters()]
-    if not linear or len({id(p) for p in used}) < len(used):  # tied weights move together
+    if type(module) is nn.Linear:
+        module, parameters = nn.Sequential(module), replace(parameters, names=("0.weight", "0.bias"))
+    given = (1,) * (len(shape or ()) - 1) + (linear[0].in_features,)  # of several dimensions: flattened first, or never
+    output = "sigmoid" if linear[-1].out_features == 1 else "softmax"
+    try:
+        return traced_chain(module, parameters, kind, given, output=output).plain()
+    except NotDense:
         return None
-    if final_layer(module) is not None:  # a softmax over another dimension is none over the classes
-        layers.pop()
-    activations: list[str] = []
-    for before, layer in zip([None, *layers], layers, strict=False):
-        if type(layer) is nn.Linear:
-            if type(before) is nn.Linear:
-                activations.append("identity")
-        elif type(before) is not nn.Linear or (name := _activation(layer)) is None:
-            return None
-        else:
-            activations.append(name)
-    if type(layers[-1]) is not nn.Linear:
-        return None
-    weights = [_array(layer.weight).T for layer in linear]
-    return weights, [None if layer.bias is None else _array(layer.bias) for layer in linear], activations
-
-
-def _flat(module: Any) -> Iterator[Any]:
-    """The layers of nested sequences; None for what could do anything."""
-    if not unhooked(module):
-        yield None
-    elif type(module) is nn.Sequential:
-        for layer in module:
-            yield from _flat(layer)
-    elif type(module) is nn.Flatten:
-        yield module if (module.start_dim, module.end_dim) == (1, -1) else None
-    elif type(module) in (nn.Linear, nn.Softmax, nn.LogSoftmax, *SILENT, *_NAMES):
-        yield module
-    else:
-        yield None
-
-
-def _activation(layer: Any) -> str | None:
-    wanted = _SETTINGS.get(type(layer), {})
-    return _NAMES.get(type(layer)) if all(getattr(layer, name) == value for name, value in wanted.items()) else None
-
-
-def _array(tensor: Any) -> Floats:
-    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
 #: Names of biases: attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like.
@@ -184,7 +126,7 @@ class TorchModel:
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it."""
-        # Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
+        # Measured, not proved: see `apas.models.torch.passes`. Parameters move by at most ``delta * max(radii)``, to
         # first order; shifts that make the margins many times larger make rounding larger than this says.
         if not len(X):
             return np.empty(0)
@@ -305,6 +247,53 @@ def _code(module: Any) -> list[Any]:
     return told
 
 
+class _Program:
+    """A Keras model of which only the layers are used: every variable is given when it is called."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.variables = model, list[Any]()
+
+    def __deepcopy__(self, memo: Any) -> _Program:
+        return self  # nothing in it is ever written
+
+
+class KerasModule(nn.Module):  # type: ignore[misc]
+    """A Keras model that computes with PyTorch: what is trained are parameters, named by layers; all else buffers."""
+
+    def __init__(self, model: Any, not_dense: str) -> None:
+        super().__init__()
+        self._program, self._not_dense, self._places = _Program(model), not_dense, list[tuple[str, str]]()
+        variables = self._program.variables
+        for layer in model._flatten_layers():
+            trained = {id(v) for v in layer._trainable_variables}
+            own = [*layer._trainable_variables, *layer._non_trainable_variables]
+            own = [v for v in own if not any(v is known for known in variables)]
+            if not own:
+                continue
+            name = layer.name.replace(".", "_")
+            while hasattr(self, name):  # a member of every module, or a layer of a nested model
+                name += "_"
+            self.add_module(name, holder := nn.Module())
+            for variable in own:
+                value, part = variable.value.detach().clone(), variable.name.replace(".", "_")
+                if id(variable) in trained:
+                    holder.register_parameter(part, nn.Parameter(value))
+                else:
+                    holder.register_buffer(part, value)
+                variables.append(variable)
+                self._places.append((name, part))
+        self.config = repr(model.get_config()) if type(model).__module__.split(".")[0] == "keras" else None
+        self.layers = [canonical(type(layer)) for layer in model._flatten_layers() if own_class(type(layer))]
+
+    def forward(self, x: Any) -> Any:
+        """What Keras computes with the numbers that the module holds now."""
+        import keras
+
+        values = [getattr(getattr(self, name), part) for name, part in self._places]
+        with keras.StatelessScope(state_mapping=list(zip(self._program.variables, values, strict=True))):
+            return self._program.model(x, training=False)
+
+
 #: What the module of a skorch classifier gives, by the loss that it was trained with.
 _BY_LOSS = {"NLLLoss": "probabilities", "CrossEntropyLoss": "logits"}
 _BY_LOSS |= {"BCEWithLogitsLoss": "logit", "BCELoss": "probability"}
@@ -349,20 +338,19 @@ def from_torch(
         )
     own = _copy(module).eval()
     dtype, last = next(own.parameters()).dtype, final_layer(own)
-    layers = dense_layers(own, input_shape)
+    network = _plain_network(own, kind, input_shape, parameters)
     # a linear layer without a sigmoid gives no probabilities, whatever is said about it: trying it out will show
-    if layers is not None and (kind in ("logit", "logits") or last is not None):
-        head = Head.of(kind, classes, threshold, layers[0][-1].shape[1], dtype)
-        shape, (weights, biases, activations) = input_size(own, input_shape, None), layers
-        if math.prod(shape) != len(weights[0]):
+    if network is not None and (kind in ("logit", "logits") or last is not None):
+        head = Head.of(kind, classes, threshold, network.weights[-1].shape[1], dtype)
+        shape = input_size(own, input_shape, None)
+        if math.prod(shape) != network.n_features:
             raise InputError(
                 f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer "
-                f"takes {len(weights[0])}."
+                f"takes {network.n_features}."
             )
         said: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "feature_names": names}
-        said |= {"activation": activations, "dtype": str(dtype).removeprefix("torch.")}
-        network = FeedForward(weights, biases, output="sigmoid" if weights[-1].shape[1] == 1 else "softmax", **said)
-        return DenseTorchModel(own, head, network, shape)
+        network = network.with_options(**said, dtype=str(dtype).removeprefix("torch."))
+        return DenseTorchModel(own, kind, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))
     # a sequence that is used twice has its last layer inside the network too, where it must stay
