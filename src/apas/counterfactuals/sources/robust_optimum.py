@@ -292,6 +292,8 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
 _Asking = Generator[Candidate, float | None, Floats | None]
 #: How far along the way from the input through the optimum the rows of a path lie.
 WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21)])
+#: Where the rows of a path go on that bear a tolerance: the bounds of the search lose what the tests of regions do not.
+NEARER = np.linspace(0.96, 0.6, 19)
 #: How far along its way an offer is taken until it bears its region.
 STRETCHED = np.array([1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0])
 #: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
@@ -385,7 +387,9 @@ class RobustOptimum:
             yield from more
             return
         best, near = cheapest_near(search, test, search.input if start is None else start)
+        way = WAY
         if offers(test, OnRegions) and (alone := test.alone()) is not None:
+            way = np.concatenate([WAY, NEARER])
             best, near = _from_single_offer(search, test, alone, best, near, search.input if start is None else start)
         anchors = [a for a in (best, start) if a is not None]
         if test.few:
@@ -393,7 +397,7 @@ class RobustOptimum:
         elif best is not None:
             anchors += _clearly_safer(search, test, near, *anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
-        path = _path(search, near, anchors, allowed)
+        path = _path(search, near, anchors, allowed, way)
         if path is not None:
             yield Candidate(path[0], path=path, between=allowed is None)
         if allowed is None:
@@ -486,11 +490,13 @@ def _between_known(search: Search, test: SearchTest) -> Floats | None:
     return best
 
 
-def _path(search: Search, test: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
+def _path(
+    search: Search, test: SearchTest, anchors: list[Floats], allowed: Plausible | None, way: Floats
+) -> Floats | None:
     """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
     if not anchors:
         return None
-    points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
+    points = np.unique(np.vstack([_along(search, anchors[0], way), *anchors]), axis=0)
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
     if len(points):  # which ones the model really takes is tested later
         points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)]
