@@ -157,11 +157,13 @@ def least_cost_with_tolerance(model: Any, X: Any, space: Any, offers: Any, share
     it takes to get to an accepted row from the input that has been moved by as much, and that is an exact program.
     """
     import apas
+    from apas.models.as_model import encoded_rows
 
     low, high = np.array([feature.ends for feature in space]).T
     net, step = apas.as_model(model), 1e-4 * (high - low)
     up, down = (
-        np.column_stack([net.margin(net.encode(offers.points + s * e), 1) for e in np.diag(step)]) for s in (1, -1)
+        np.column_stack([net.margin(encoded_rows(net, offers.points + s * e)[1], 1) for e in np.diag(step)])
+        for s in (1, -1)
     )
     moved = np.clip(X.to_numpy() - np.sign(up - down) * share * (high - low), low, high)
     inputs = X.assign(**dict(zip(X, moved.T, strict=True)))
@@ -176,7 +178,8 @@ def regions(share: float = 0.02) -> None:
     for hidden, delta in (((), 0.05), ((8,), 0.05)):
         model, X, space = loans(hidden)
         found, seconds = {}, {}
-        for name, more in {"plain": {}, "tolerance": {"tolerance": share}, "beyond": {"beyond": True}}.items():
+        asked: dict[str, Any] = {"plain": {}, "tolerance": {"tolerance": share}, "beyond": {"beyond": True}}
+        for name, more in asked.items():
             begin = time.process_time()
             found[name] = apas.generate(model, X, delta, target=1, space=space, rng=0, **more)
             seconds[name] = (time.process_time() - begin) / len(X)

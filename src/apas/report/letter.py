@@ -29,7 +29,7 @@ OPTIONS, EXCLUDED = 3, 5
 
 
 @dataclass(frozen=True)
-class Change:
+class NeededChange:
     """One line of an option: what a feature is called, what it is now, and what it has to be."""
 
     name: str
@@ -39,12 +39,12 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Option:
+class LetterOption:
     """One way to the answer, and what is promised about it."""
 
     code: str
     answer: str
-    changes: tuple[Change, ...]
+    changes: tuple[NeededChange, ...]
     several: bool  # whether every value within limits is meant, rather than single values
     shown: str
     details: str
@@ -115,7 +115,7 @@ def write_letter(
         offers = offers.offers
     today = datetime.now(UTC).date().isoformat()
     parts, owners, last = checked_promises(offers, references, expires, today)
-    options: dict[str, list[Option]] = {}
+    options: dict[str, list[LetterOption]] = {}
     certificates = certificates_of(offers)
     for i, (part, owner) in enumerate(zip(parts, owners, strict=True)):
         if part is not None:
@@ -203,14 +203,16 @@ def _of_menu(
     return (None if references is None else [labels[offer.row] for offer in menu.offers]), excluded
 
 
-def _option(certificates: Certificates, i: int, part: Promise, called: Mapping[str, str], answer: str | None) -> Option:
+def _option(
+    certificates: Certificates, i: int, part: Promise, called: Mapping[str, str], answer: str | None
+) -> LetterOption:
     certificate, names = certificates[i], names_of(certificates.model, certificates.points)
     if certificates.feature_names is not None:
         names = tuple(certificates.feature_names)
     after = cells_of(certificates.points, i, names)
     before = None if certificates.inputs is None else cells_of(certificates.inputs, i, names)
     code = part.digest[:12].upper()
-    return Option(
+    return LetterOption(
         code="-".join(code[a : a + 4] for a in (0, 4, 8)),
         answer=answer or f"class {certificate.target}",
         changes=_changes(certificate.region, before, after, called),
@@ -223,7 +225,7 @@ def _option(certificates: Certificates, i: int, part: Promise, called: Mapping[s
 
 def _changes(
     region: RowRegion | None, before: Mapping[str, Any] | None, after: Mapping[str, Any], called: Mapping[str, str]
-) -> tuple[Change, ...]:
+) -> tuple[NeededChange, ...]:
     """What has to change, and what may be a little off; without knowing what was, all that has to be."""
     spans = {span.feature: span for span in (() if region is None else region.spans)}
     found = []
@@ -232,7 +234,7 @@ def _changes(
         if changed or span is not None:
             now = "" if before is None else _value(before[name])
             needed = f"exactly {_value(cell)}" if span is None else _needed(span)
-            found.append(Change(called.get(name, name.replace("_", " ")), now, needed, changed))
+            found.append(NeededChange(called.get(name, name.replace("_", " ")), now, needed, changed))
     return tuple(sorted(found, key=lambda change: not change.changes))
 
 
