@@ -62,8 +62,9 @@ FAST = tests/paper/test_download.py tests/paper/test_loans.py tests/paper/test_d
 
 demo: $(VENV)/.demo
 	$(BIN)/apas demo
+# halves of the list go to the workers, so that few files, and what their tests share, are cut in two
 test: $(VENV)/.test$(KIND)
-	$(BIN)/python -m pytest -m "not validity and not fuzz" -n $(WORKERS)
+	$(BIN)/python -m pytest -m "not validity and not fuzz" -n $(WORKERS) --dist worksteal
 lint: $(VENV)/.dev$(KIND)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

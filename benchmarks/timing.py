@@ -21,12 +21,12 @@ def interleaved(*calls: Callable[[int], object], rounds: int) -> list[list[float
     seeds = itertools.count(1000)
     for number in range(rounds + 1):
         for taken, call in zip(seconds, calls, strict=True):
-            begin = time.perf_counter()
+            begin = time.process_time()
             repetitions, spent = 0, 0.0
             while spent < LEAST:
                 call(next(seeds))
                 repetitions += 1
-                spent = time.perf_counter() - begin
+                spent = time.process_time() - begin
             if number:  # the first round warms up and does not count
                 taken.append(spent / repetitions)
     return seconds

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import gc
 import importlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,17 @@ import numpy as np
 import pytest
 
 from apas import FeedForward
+
+
+def pytest_configure() -> None:
+    """Collect no garbage while tests are collected: nothing of them is any."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over ten thousand tests and all modules from now on: they stay to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def absent(what: str, reason: str) -> None:
@@ -44,6 +57,14 @@ def spread(values: Iterable[Any], every: int) -> list[Any]:
     """Values of one parameter: each `every`-th, from the first on, in `make test`; the others in `make validity`."""
     long = pytest.mark.validity
     return [value if i % every == 0 else pytest.param(value, marks=long) for i, value in enumerate(values)]
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements of a syntax tree: classes, imports and the like; a tenth of its nodes, most of which are values."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from statements(child)
 
 
 def shared_folder(name: str) -> Path:

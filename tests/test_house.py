@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from conftest import statements
 
 import apas
 
@@ -24,7 +25,7 @@ def classes_in(text: str) -> dict[str, set[str]]:
     """Classes of a module, each with the names of what it defines."""
     return {
         node.name: {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
-        for node in ast.walk(ast.parse(text))
+        for node in statements(ast.parse(text))
         if isinstance(node, ast.ClassDef) and not any("Protocol" in ast.unparse(base) for base in node.bases)
     }
 
@@ -44,12 +45,8 @@ def asked_for(text: str) -> list[tuple[int, str]]:
     found = []
     for node in ast.walk(ast.parse(text)):
         kinds: list[ast.expr] = []
-        if (
-            isinstance(node, ast.Call)
-            and ast.unparse(node.func) in ("isinstance", "issubclass")
-            and len(node.args) == 2
-        ):
-            kinds = [node.args[1]]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
+            kinds = [node.args[1]] if node.func.id in ("isinstance", "issubclass") else []
         elif isinstance(node, ast.Compare) and "type(" in ast.unparse(node.left):
             kinds = node.comparators
         elif isinstance(node, ast.MatchClass):
@@ -119,7 +116,7 @@ def names_taken_twice(modules: dict[str, str]) -> dict[str, list[str]]:
     """Class names that several modules define, or one module twice."""
     places = defaultdict(list)
     for path, text in modules.items():
-        for node in ast.walk(ast.parse(text)):
+        for node in statements(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(path)
     return {name: found for name, found in places.items() if len(found) > 1}

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import statements
 
 import apas
 
@@ -50,15 +51,10 @@ def layer(module: str) -> str:
 
 def imports_of(path: Path) -> set[str]:
     """Modules of ours that a file imports, also inside functions, but not for type checkers only."""
-    found = set()
-    tree = ast.parse(path.read_text())
-    skipped = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for child in ast.walk(node)
-    }
-    for node in ast.walk(tree):
+    found, tree = set(), ast.parse(path.read_text())
+    for_checkers = [n for n in statements(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    skipped = {id(child) for node in for_checkers for child in statements(node)}
+    for node in statements(tree):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "apas":

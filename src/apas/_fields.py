@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -146,12 +145,23 @@ def as_number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-class EqualByContent(ABC):
+def as_json(value: Any) -> Any:
+    """A setting as JSON has it: arrays and tuples as lists, keys as texts, an object in its own words."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): as_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(part) for part in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+class EqualByContent:
     """What is equal to another of its class if it says the same about itself in a file."""
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build it again, as JSON values."""
+    def to_dict(self: Any) -> dict[str, Any]:
+        """Everything needed to build it again, as JSON values: its kind, and its fields in their order."""
+        return {"kind": self.kind} | {f.name: as_json(getattr(self, f.name)) for f in fields(self) if f.init}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.to_dict() == other.to_dict()

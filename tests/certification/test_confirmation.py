@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from apas import FeedForward, LinfShifts
+from apas.certification import confirmation
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.question import Question
 from apas.shifts.box_rounding import inside_box
+from apas.worst_case.exact_arithmetic import exact_sign
 
 
 def question(net, X, target, delta, shifts=None):
@@ -58,6 +61,37 @@ def test_float64_and_real_arithmetic_must_agree():
     assert confirmed_witness(asked[1], 0, below) is None  # fails in real arithmetic, but not in float64
     assert confirmed_witness(asked[0], 0, below) is None  # fails in float64, but not in real arithmetic
     assert confirmed_witness(asked[0], 0, above) is not None
+
+
+def test_beyond_rounding_the_sign_is_that_of_rational_arithmetic(monkeypatch):
+    rng, confirmed = np.random.default_rng(3), 0
+    for hidden in ((4,), (5, 4), (6, 6, 6)):
+        sizes = (3, *hidden, 1)
+        net = FeedForward(
+            [rng.normal(size=s) for s in pairwise(sizes)], [rng.normal(size=s) for s in sizes[1:]], activation="relu"
+        )
+        for x in rng.normal(size=(40, 3)):
+            asked = question(net, [x], int(net.margin(x[None], 1)[0] > 0), 0.5)
+            values = inside_box(net.parameters.values, asked.radii, 0.5, rng.choice([-1.0, 1.0], len(net.parameters)))
+            shifted, wanted = net.with_parameters(values), int(asked.wanted[0])
+            parts = (shifted.weights, shifted.biases, shifted.activations)
+            fails = exact_sign(*parts, x, wanted) < 0
+            with monkeypatch.context() as patch:  # which none of these needs
+                patch.setattr(confirmation, "exact_sign", None)
+                assert (confirmed_witness(asked, 0, values) is not None) is fails
+            confirmed += fails
+    assert 10 < confirmed < 110
+
+
+def test_within_rounding_rational_arithmetic_decides(monkeypatch):
+    net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    asked = question(net, [[1.0, -1.0]], 0, 1.0)
+    values, calls = np.array([1.0, 1.0 + 2.0**-52, 0.0]), []
+    monkeypatch.setattr(confirmation, "exact_sign", lambda *args: calls.append(args) or exact_sign(*args))
+    assert confirmed_witness(asked, 0, values) is None  # a margin of 2**-52, kept
+    values[1] = 1.0 - 2.0**-53
+    assert confirmed_witness(asked, 0, values) is not None
+    assert len(calls) == 1
 
 
 def test_smooth_networks_must_fail_beyond_rounding():

@@ -38,8 +38,8 @@ def test_all_files_are_there(capsys):
     folder = shared_folder("datasets")
     code, out, err = run(capsys, "paper", "data", "--data", str(folder))
     assert (code, err) == (0, "")
-    assert f"9 of 9 files are in {folder.resolve()}." in out
-    assert out.count("was there") == 9
+    assert f"12 of 12 files are in {folder.resolve()}." in out
+    assert out.count("was there") == 12
 
 
 @pytest.mark.usefixtures("offline")
@@ -48,7 +48,7 @@ def test_offline_it_says_what_to_put_where(capsys, tmp_path, monkeypatch, option
     monkeypatch.setenv("APAS_DATA", str(tmp_path / ("other" if option else "new")))
     code, out, err = run(capsys, "paper", "data", *(("--data", str(tmp_path / "new")) if option else ()))
     assert code == 1
-    assert "0 of 9 files are in" in out
+    assert "0 of 12 files are in" in out
     lines = err.splitlines()
     assert len(lines) == len(DATASETS)
     for line, file in zip(lines, DATASETS.values(), strict=True):

@@ -170,7 +170,7 @@ def test_models_that_are_no_networks():
 
 @pytest.mark.parametrize("method", spread(["interval", "linear", "exact", "cascade"], 3))
 def test_every_shift(pipeline, rejected, method):
-    found = apas.generate(pipeline, rejected.head(2), 0.01, space=SPACE, method=method)
+    found = apas.generate(pipeline, rejected[1:3], 0.01, space=SPACE, method=method)
     check(found, 0.01)
     assert found.found.all()
     assert {str(i.certificate.claim) for i in found} == {"every shift"}

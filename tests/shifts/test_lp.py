@@ -14,7 +14,7 @@ from scipy import stats
 
 import apas
 from apas._random import SMALL, TILE, Stream, unit_ball
-from apas.shifts.base import ShiftSet
+from apas.shifts.base import Ball, ShiftSet
 from apas.shifts.lp import LpShifts
 from apas.shifts.norms import EXACT, inside_ball, lp_norm, projection, steepest_point, within_ball
 
@@ -319,23 +319,23 @@ def test_drawn_and_far_shifts_are_pulled_inside(p, scale):
     for factor in (1.0, 1 + 1e-15, 3.0):
         moves = shifts.directions(P, Stream(4, "certify"), 0, 20)
         moves *= (scale * factor / lp_norm(moves, p))[:, None]  # on the surface, just beyond it, and far away
-        pulled = shifts.pull_inside(P, P.values + moves, scale)
+        pulled = shifts.geometry(P).pull_inside(P, P.values + moves, scale)
         assert pulled.shape == moves.shape
         for row, move in zip(pulled, moves, strict=True):
             assert shifts.contains(P, with_values(P, row), scale)
             # not farther from what was asked for than rounding: of the parameters, and of the size of the move
             np.testing.assert_allclose(row - P.values, move / factor, atol=1e-15 * 4, rtol=1e-11)
-    assert np.array_equal(shifts.pull_inside(P, pulled[0], scale), pulled[0])
+    assert np.array_equal(shifts.geometry(P).pull_inside(P, pulled[0], scale), pulled[0])
 
 
 def test_pulling_leaves_fixed_parameters_alone_and_takes_a_radius_per_row():
     shifts = LpShifts(2, layers=[0])
     rows = P.values + np.ones((2, len(P)))
-    pulled = shifts.pull_inside(P, rows, np.array([0.1, 100.0]))
+    pulled = shifts.geometry(P).pull_inside(P, rows, np.array([0.1, 100.0]))
     assert np.array_equal(pulled[:, BIAS2], np.broadcast_to(P.values[BIAS2], (2, 1)))
     assert np.isclose(np.linalg.norm(pulled[0] - P.values), 0.1)
     assert np.array_equal(pulled[1, WEIGHT0], rows[1, WEIGHT0])
-    assert np.array_equal(shifts.pull_inside(P, rows[0], 0.1), pulled[0])
+    assert np.array_equal(shifts.geometry(P).pull_inside(P, rows[0], 0.1), pulled[0])
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 1.0], [np.inf, 1.0], [1e308, -1e308]])
@@ -386,7 +386,7 @@ def test_the_steepest_point_attains_the_dual_norm(p):
     rng = np.random.default_rng(5)
     gradients = rng.normal(size=(30, 7)) * 10.0 ** rng.integers(-200, 200, size=(30, 1))
     gradients[:, 3] = 0.0
-    points = LpShifts(p).steepest(gradients)
+    points = Ball(p, np.ones(gradients.shape[1])).steepest(gradients)
     q = math.inf if p == 1 else p / (p - 1)
     assert (points[:, 3] == 0).all()
     assert (lp_norm(points, p) <= 1 + 1e-12).all()

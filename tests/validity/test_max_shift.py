@@ -59,9 +59,9 @@ def rare_multiple():
 def share(net, shifts, delta, draws=40_000):
     rng = np.random.default_rng(9)
     radii = shifts.radii(net.parameters)
-    valid = 0
+    moving, directions, valid = np.flatnonzero(radii), np.zeros((2000, len(radii))), 0
     for _ in range(draws // 2000):
-        directions = rng.uniform(-1, 1, size=(2000, len(radii))) * radii
+        directions[:, moving] = rng.uniform(-1, 1, size=(2000, len(moving))) * radii[moving]
         valid += int((net.shifted_margins(np.ones((1, net.n_features)), 1, directions, delta) >= 0).sum())
     return valid / draws
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from apas._fields import Fields
+from apas._fields import Fields, as_json
 from apas._random import Stream, entropy_of
 from apas._typing import Bools, Floats
 from apas._validation import check_probability
@@ -160,9 +160,7 @@ class NextUpdate:
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
-        steps = None if self.steps is None else [list(step) for step in self.steps]
-        lists = {"worst": [_as_json(s) for s in self.worst], "steps": steps, "made_with": list(self.made_with)}
-        return {"kind": self.kind, **vars(self), "score": dict(self.score), **lists}
+        return {"kind": self.kind, **as_json(vars(self)), "worst": list(map(_score_json, self.worst))}
 
     @classmethod
     def from_dict(cls, about: Fields) -> NextUpdate:
@@ -170,17 +168,16 @@ class NextUpdate:
         about.only("kind", *cls.__dataclass_fields__)
         level = None if about.is_null("level") else check_probability(about.number("level"), "level", "NextUpdate")
         coverage = check_probability(about.number("coverage"), "coverage", "NextUpdate")
-        worst = tuple(_from_json(about, "worst", value) for value in about.items("worst"))
-        pairs = [] if about.is_null("steps") else about.items("steps")
-        whole = all(isinstance(p, list) and len(p) == 2 and all(type(n) is int and n >= 0 for n in p) for p in pairs)
-        if not whole or (not about.is_null("steps") and len(pairs) != len(worst)):
-            raise about.wrong("steps", "a pair of numbers of models per update, or null")
-        steps = None if about.is_null("steps") else tuple((base, successor) for base, successor in pairs)
-        score = about.inner("score")
+        worst = tuple(_read_score(about, "worst", value) for value in about.items("worst"))
+        steps, score = None, about.inner("score")
+        if not about.is_null("steps"):
+            steps = tuple(tuple(pair) if isinstance(pair, list) else () for pair in about.items("steps"))
+            pairs = [pair for pair in steps if len(pair) == 2 and all(type(n) is int and n >= 0 for n in pair)]
+            if not len(pairs) == len(steps) == len(worst):
+                raise about.wrong("steps", "a pair of numbers of models per update, or null")
         if score.text("kind") == "offers":
             score.numbers("grid")
-        made = [Fields({"made_with": d}, about.where).digest("made_with") for d in about.items("made_with")]
-        rest = (score.content, worst, steps, tuple(made))
+        rest: Any = (score.content, worst, steps, about.digests("made_with"))
         return cls(coverage, level, about.text("measure"), about.integer("rows"), *rest)
 
 
@@ -202,12 +199,12 @@ def rank(updates: int, coverage: float, confidence: float | None) -> int:
     raise InputError(f"`updates` must be at least {need} for coverage {coverage!r}{sure}, got {updates}; {instead}.")
 
 
-def _as_json(value: float) -> Any:
+def _score_json(value: float) -> Any:
     """A score; minus infinity as null, and plus infinity, which JSON does not have, as a text."""
     return None if value == -math.inf else "inf" if value == math.inf else value
 
 
-def _from_json(about: Fields, key: str, value: Any) -> float:
+def _read_score(about: Fields, key: str, value: Any) -> float:
     return -math.inf if value is None else math.inf if value == "inf" else Fields({key: value}, about.where).number(key)
 
 
@@ -222,12 +219,12 @@ class CalibrationEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
-        return {"kind": self.kind, "score": _as_json(self.score), "draws": self.draws, "failures": self.failures}
+        return {"kind": self.kind, "score": _score_json(self.score), "draws": self.draws, "failures": self.failures}
 
     @classmethod
     def from_dict(cls, about: Fields) -> CalibrationEvidence:
         """The evidence that a file describes."""
-        score = _from_json(about.only("kind", "score", "draws", "failures"), "score", about.any("score"))
+        score = _read_score(about.only("kind", "score", "draws", "failures"), "score", about.any("score"))
         return cls(score, about.integer("draws"), about.integer("failures"))
 
     def recheck(self, question: Question, certificate: Certificate) -> tuple[bool | None, str]:

@@ -9,20 +9,20 @@ import numpy as np
 from apas._typing import Floats
 from apas.certification.certificate import CornerShift, KeptShift, Witness
 from apas.certification.question import Question
-from apas.models.base import offers, valid
-from apas.models.feedforward import FeedForward
+from apas.models.base import offers
 from apas.models.forward import margins_from_scores, scores
 from apas.shifts.base import Box, Embedded, MovesInput
 from apas.shifts.box_rounding import inside_box, within_box
 from apas.worst_case.exact_arithmetic import exact_sign, is_piecewise_linear
+from apas.worst_case.intervals import margin_error
 
 
 def confirmed_witness(question: Question, row: int, values: Floats, direction: Floats | None = None) -> Witness | None:
     """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
 
-    The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
-    for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models, and those
-    that are computed in float32, have to fail beyond what rounding could do. `direction` is the one that `inside_box`
+    The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters,
+    and has to fail beyond what rounding could do; where it does not, and the network is piecewise linear, exact
+    rational arithmetic decides, but for models that are computed in float32. `direction` is the one that `inside_box`
     made `values` of, if it did.
     """
     delta, base, shifts = float(question.delta[row]), question.model.parameters, question.shifts
@@ -37,7 +37,7 @@ def confirmed_witness(question: Question, row: int, values: Floats, direction: F
         return None
     if not box and not shifts.contains(base, replace(base, values=values), delta):
         return None
-    if not _fails(question.take(slice(row, row + 1)), values if chain is None else chain.at(values)):
+    if not _fails(question, row, values if chain is None else chain.at(values)):
         return None
     if offers(shifts, MovesInput):
         return KeptShift(delta, values, shifts)
@@ -49,29 +49,24 @@ def confirmed_witness(question: Question, row: int, values: Floats, direction: F
     return KeptShift(delta, values)
 
 
-def _fails(alone: Question, values: Floats) -> bool:
-    """Whether the one row of a question is not valid on parameters, beyond doubt."""
-    network = alone.network
-    margin = _margin(alone, network, values)
-    if network is not None and not alone.single and is_piecewise_linear(network.activations):
-        if valid(margin, alone.strict)[0]:
-            return False
-        tensors, wanted = _tensors(network, values), int(alone.wanted[0])
-        sign = exact_sign(*tensors, network.activations, alone.X[0], wanted, network.offset)
-        return sign < 0 or (sign == 0 and bool(alone.strict[0]))
-    return bool(margin[0] < -alone.band[0])  # written so that a NaN does not count
-
-
-def _margin(alone: Question, network: FeedForward | None, values: Floats) -> Floats:
-    """The margin of a row by itself, so that it does not depend on which other rows are asked about."""
-    if network is not None:
-        a = scores(*_tensors(network, values), network.activations, alone.X)
-        return margins_from_scores(a, alone.wanted, network.offset)
-    move = (values - alone.model.parameters.values)[None, :]
-    return np.asarray(alone.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0])
-
-
-def _tensors(network: FeedForward, values: Floats) -> tuple[list[Floats], list[Floats]]:
-    """Weights and biases of the network with other parameters."""
-    tensors = network.parameters.split(values)
-    return tensors[::2], tensors[1::2]
+def _fails(question: Question, row: int, values: Floats) -> bool:
+    """Whether a row, by itself, is not valid on parameters, beyond doubt."""
+    network, one = question.network, slice(row, row + 1)
+    if network is None:
+        alone, move = question.take(one), (values - question.model.parameters.values)[None, :]
+        margin = float(question.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0, 0])
+        return bool(margin < -alone.band[0])  # written so that a NaN does not count
+    X, wanted, tensors = question.X[one], question.wanted[one], network.parameters.split(values)
+    parts = tensors[::2], tensors[1::2], network.activations
+    margin = float(margins_from_scores(scores(*parts, X), wanted, network.offset)[0])
+    if not is_piecewise_linear(network.activations) or question.single:
+        return bool(margin < -question.take(one).band[0])
+    strict = bool(question.strict[row])
+    if margin > 0 or (margin == 0 and not strict):  # written so that a NaN is left to exact arithmetic
+        return False
+    # what rounding can have done to it: as a rule far less, and then its sign is that of real arithmetic
+    reach = question.reach if isinstance(question.reach, float) else network.parameters.split(question.radii)
+    if margin < -margin_error(network, X, reach, question.delta[one])[0]:
+        return True
+    sign = exact_sign(*parts, X[0], int(wanted[0]), network.offset)
+    return sign < 0 or (sign == 0 and strict)

@@ -18,9 +18,11 @@ from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.errors import InputError
+from apas.models.base import ROUNDING
+from apas.models.feedforward import FeedForward
 from apas.shifts.base import Box
 from apas.stats.sequential import Boundary
-from apas.worst_case.intervals import Boxes
+from apas.worst_case.intervals import Boxes, rounding_share
 
 #: How many random numbers are held at a time.
 NUMBERS = 1 << 17
@@ -223,7 +225,7 @@ class _WhenDecided:
 
 
 def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:
-    shifts, moving, active = question.shifts, question.coordinates, np.arange(len(question.X))
+    shifts, moving, active = question.shifts, question.coordinates, _unproved(question)
     found: list[_Part] = [_NOTHING]
     begin = cut[0]
     while begin < cut[1] and len(active):
@@ -300,9 +302,12 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
 
 def _unproved(question: Question) -> Indices:
     """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
-    if question.regions is not None or question.network is None or not isinstance(question.geometry, Box):
-        return np.arange(len(question))
-    boxes = Boxes(question.network, question.X, question.wanted, question.radii)
-    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin
-    least = boxes.bound(question.delta) - boxes.error(question.delta)
-    return np.flatnonzero(~(least > 2 * question.band))
+    everyone, network = np.arange(len(question)), question.network
+    if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
+        return everyone  # a subclass may compute otherwise
+    boxes = Boxes(network, question.X, question.wanted, question.radii)
+    error = boxes.error(question.delta)
+    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
+    # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
+    band = question.band if question.single else ROUNDING / rounding_share(network) * error
+    return everyone[~(boxes.bound(question.delta) - error > 2 * band)]

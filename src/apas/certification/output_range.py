@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._fields import as_json
 from apas._random import Stream
 from apas.certification.claims import Claim, Most, is_proof
 from apas.certification.question import Draws, EnclosesOutput, Method, Question
@@ -97,10 +98,10 @@ class OutputRange:
 
     def to_dict(self) -> dict[str, Any]:
         """The range as JSON values; what is infinite or no number as null."""
-        claims = {"low_claim": self.low_claim.to_dict(), "high_claim": self.high_claim.to_dict()}
-        ends = {"low": _finite(self.low), "high": _finite(self.high), **claims, "attained": list(self.attained)}
-        about = {"margin": _finite(self.margin), "delta": self.delta, "target": plain(self.target)}
-        return {**ends, **about, "method": self.method, "side": self.side, "undefined": self.undefined}
+        told = as_json({**vars(self), "target": plain(self.target), "side": self.side})
+        told |= {name: told[name] if isfinite(told[name]) else None for name in ("low", "high", "margin")}
+        undefined = told.pop("undefined")
+        return {**told, "undefined": undefined}
 
     def __str__(self) -> str:
         return self.sentence()
@@ -138,11 +139,6 @@ class OutputRanges(UnderShifts[OutputRange]):
 
     def _line(self, item: OutputRange) -> dict[str, Any]:
         return {**{name: getattr(item, name) for name in self.COLUMNS[:-1]}, "claim": _claim_words(item.low_claim)}
-
-
-def _finite(value: float) -> float | None:
-    """The number as JSON has it."""
-    return value if isfinite(value) else None
 
 
 def _claim_words(claim: Claim) -> str:

@@ -7,9 +7,10 @@ a method can do besides deciding a claim it says by having the members of a smal
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -31,6 +32,7 @@ from apas.shifts.embedded import EmbeddedShifts
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
+from apas.worst_case.intervals import margin_error
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
@@ -47,10 +49,16 @@ SHIFTS["gaussian"] = GaussianShifts
 _ALL = slice(None)
 
 
+@cache
+def _default(kind: Any) -> Any:
+    """A strategy with its default settings, one for all calls: strategies are frozen, and what they know is kept."""
+    return kind()
+
+
 def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
     """Turn an alias into a strategy with its default settings; let an instance through."""
     if isinstance(value, str) and value in table:
-        return table[value]()
+        return _default(table[value])
     known = ", ".join(repr(name) for name in table) if isinstance(value, str | type) or not offers(value, kind) else ""
     if isinstance(value, str):
         raise InputError(f"`{argument}` must be one of {known}, or an instance, got {value!r}.")
@@ -102,6 +110,24 @@ def check_agreement(
             f"{name} does not agree with its own library on row {i}: apas reads class {ours[i]!r}, the library says "
             f"{theirs[i]!r}; this model is not what it seems, so nothing can be certified about it."
         )
+
+
+#: By model and alias of a set: the digest of the model, and what depends on these two alone (`Question.plan`).
+_PLANS: weakref.WeakKeyDictionary[Any, dict[str, tuple[str, dict[str, Any]]]] = weakref.WeakKeyDictionary()
+
+
+class _Planned:
+    """A member that depends on model and shifts alone: computed once for a question and all that are made of it."""
+
+    def __init__(self, compute: Callable[[Question], Any]) -> None:
+        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, question: Question | None, owner: Any = None) -> Any:
+        if question is None:
+            return self
+        if self.name not in question.plan:
+            question.plan[self.name] = self.compute(question)
+        return question.plan[self.name]
 
 
 def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
@@ -172,6 +198,12 @@ class Question:
     bits: int | None = None
     regions: tuple[Any, ...] | None = None
     read: tuple[Floats, ...] = ()  # what listed models made of a table that was read along with the rows
+    plan: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # of model and shifts, see `_Planned`
+
+    def __post_init__(self) -> None:
+        about = (id(self.model), id(self.shifts))
+        if self.plan.setdefault("about", about) != about:  # made of a question about something else
+            object.__setattr__(self, "plan", {"about": about})
 
     @classmethod
     def ask(
@@ -205,6 +237,11 @@ class Question:
         sizes = check_delta(default_delta(shift_set, delta), rows)
         more: dict[str, Any] = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
         question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
+        if isinstance(shifts, str) and vars(type(net)).get("frozen", False):  # all but its numbers stays what it is
+            plans = _PLANS.setdefault(net, {})
+            if shifts not in plans or plans[shifts][0] != question.digest:
+                plans[shifts] = (question.digest, question.plan)
+            object.__setattr__(question, "plan", plans[shifts][1])  # made a moment ago and seen by nobody yet
         _ = question.coordinates  # a set with nothing to move says so before a method complains
         complaint = chosen.unsupported(question)
         if offers(shift_set, sets.Refitted) and not offers(chosen, SpeaksOfRefits):
@@ -215,7 +252,7 @@ class Question:
         if rows:
             if question.listed is not None:
                 read = tuple(_check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
-                object.__setattr__(question, "read", read)  # made a moment ago and seen by nobody yet
+                object.__setattr__(question, "read", read)
             if offers(net, models.LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question
@@ -275,7 +312,7 @@ class Question:
         """The delta of all rows if they share one, else one per row (what `ShiftSet.margins` takes)."""
         return float(self.delta[0]) if len(self.delta) and (self.delta == self.delta[0]).all() else self.delta
 
-    @cached_property
+    @_Planned
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
         if offers(self.shifts, sets.OtherMoves):
@@ -283,12 +320,12 @@ class Question:
         parameters = self.model.parameters
         return parameters if parameters.values.size else sets.coordinates(self.shifts, self.model)
 
-    @cached_property
+    @_Planned
     def radii(self) -> Floats:
         """How far each of the coordinates moves when delta is 1, shape (k,)."""
         return self.shifts.radii(self.coordinates)
 
-    @cached_property
+    @_Planned
     def geometry(self) -> sets.Geometry | None:
         """What the set is around the parameters of the model; None if it has no worst case, or something else moves."""
         if not offers(self.shifts, sets.Bounded):
@@ -315,7 +352,11 @@ class Question:
     @property
     def region(self) -> str:
         """The set of the shifts itself, as printed in a claim about every one of them."""
-        return self._with_arithmetic(self.shifts.region(self.coordinates))
+        return self._with_arithmetic(self._box)
+
+    @_Planned
+    def _box(self) -> str:
+        return self.shifts.region(self.coordinates)
 
     @cached_property
     def single(self) -> bool:
@@ -359,7 +400,7 @@ class Question:
         """Rows that stand for a region."""
         return np.array([region is not None for region in self.regions or [None] * len(self)], dtype=bool)
 
-    @cached_property
+    @_Planned
     def reach(self) -> float | Floats:
         """The radii, as one number if all parameters share it."""
         first = float(self.radii[0])
@@ -389,6 +430,8 @@ class Question:
         if not offers(self.model, models.Dense):
             return None
         network, parameters = self.model.as_feedforward(), self.model.parameters
+        if network is self.model:
+            return network
         same = network.parameters.shapes == parameters.shapes
         return network if same and np.array_equal(network.parameters.values, parameters.values) else None
 
@@ -433,7 +476,10 @@ class Question:
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> Bools:
         """Rows that the model itself puts into their target class."""
-        if (self.base_margins > self.band).all():
+        network = None if self.single else self.network
+        # what rounding can do to the model itself is found at once; most rows are beyond it
+        known = self.band if network is None else margin_error(network, self.X, 0.0, self.delta)
+        if (self.base_margins > known).all():
             return np.ones(len(self.X), dtype=bool)
         # within rounding of 0 it is computed again for its row alone: other rows of a call must not change an answer
         margins = np.array(self.base_margins)
@@ -453,7 +499,12 @@ class Question:
     @property
     def context(self) -> dict[str, Any]:
         """What all results are told about: the rows as they were given, the model's digest, and the shifts."""
-        return {"points": self.points, "model_digest": model_digest(self.model), "shifts": self.shifts}
+        return {"points": self.points, "model_digest": self.digest, "shifts": self.shifts}
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the model, from when the question was asked."""
+        return model_digest(self.model)
 
 
 def _part(points: Any, rows: Array | slice) -> Any:

@@ -61,6 +61,17 @@ class RegionLook(NamedTuple):
     box: Indices
     t: Floats
 
+    @classmethod
+    def none(cls, draws: int, read: ReadRegion) -> RegionLook:
+        """Before the first box is looked at."""
+        return cls(np.full(draws, np.inf), np.zeros(draws, dtype=np.intp), np.zeros((draws, len(read.numbers))))
+
+    def keep_worse(self, draws: Indices, here: RegionMargins, box: int) -> None:
+        """Take over what is worse: a failing row, then what is open, then the lower bound."""
+        worse = ~(here.margins >= self.margins[draws])
+        some = draws[worse]
+        self.margins[some], self.box[some], self.t[some] = here.margins[worse], box, here.t[worse]
+
 
 @dataclass(frozen=True, eq=False)
 class AskedRegion:
@@ -86,7 +97,7 @@ class AskedRegion:
         trees = model.trees() if offers(model, Leaves) else None
         if not offers(model, Dense) and trees is None:
             raise Unsupported(_no_bounds(model))
-        found = RegionLook(np.full(1, np.inf), np.zeros(1, dtype=np.intp), np.zeros((1, len(read.numbers))))
+        found = RegionLook.none(1, read)
         for number, box in enumerate(read.boxes):
             if offers(model, Dense):
                 net = model.as_feedforward()
@@ -97,7 +108,7 @@ class AskedRegion:
                 assert trees is not None
                 value, t = least_margin_trees(trees, box, wanted, lambda X: model.margin(X, target))
                 here = RegionMargins(np.array([value]), t[None])
-            _keep_worse(found, np.arange(1), here, number)
+            found.keep_worse(np.arange(1), here, number)
         return found
 
     def on_draws(self, question: Any, row: int, directions: Floats) -> RegionLook:
@@ -107,30 +118,18 @@ class AskedRegion:
             looks = [self.on_model(question.listed[int(number)], target) for number in directions[:, 0]]
             return RegionLook(*(np.concatenate(parts) for parts in zip(*looks, strict=True)))
         net, read, wanted = question.network, self.read(question.model), int(question.wanted[row])
-        found: RegionLook | None = None
+        found = RegionLook.none(len(directions), read)
         for number, box in enumerate(read.boxes):
-            going = None if found is None else np.flatnonzero(~(found.margins <= 0) & ~np.isnan(found.margins))
-            some = directions if going is None else directions[going]
+            going = np.flatnonzero(~(found.margins <= 0) & ~np.isnan(found.margins))
+            some = directions if len(going) == len(directions) else directions[going]
             nets, band = DrawnNetworks.of(net, box, some, delta), read.bands(net, question.radii, delta)[number]
-            here = least_margins_drawn(nets, box, wanted, band)
-            if found is None or going is None:
-                found = RegionLook(here.margins, np.zeros(len(directions), dtype=np.intp), here.t)
-            else:
-                _keep_worse(found, going, here, number)
-        assert found is not None
+            found.keep_worse(going, least_margins_drawn(nets, box, wanted, band), number)
         return found
 
     def cells(self, model: Any, look: RegionLook, draw: int) -> tuple[Any, ...]:
         """The cells of the row that fails on a draw."""
         table = self.read(model).rows([(int(look.box[draw]), look.t[draw])])
         return tuple(plain(v) for v in cells_of(table, 0, names_of(model, table)).values())
-
-
-def _keep_worse(found: RegionLook, draws: Indices, here: RegionMargins, box: int) -> None:
-    """Take over what is worse: a failing row, then what is open, then the lower bound."""
-    worse = ~(here.margins >= found.margins[draws])
-    some = draws[worse]
-    found.margins[some], found.box[some], found.t[some] = here.margins[worse], box, here.t[worse]
 
 
 def asked_regions(question: Any, region: Region, inputs: Any = None, space: Any = None) -> tuple[AskedRegion, ...]:
@@ -193,7 +192,10 @@ def decide_regions(question: Any, method: Any, stream: Stream) -> list[Certifica
     rest = np.array([i for i in range(len(question)) if i not in found], dtype=np.intp)
     if len(rest):
         some = question.take(rest)
-        answers = _proved(some, method) if is_proof(claim) else _drawn(some, method.run(some, stream))
+        if is_proof(claim):
+            answers = [_proved(some, i, method) for i in range(len(some))]
+        else:
+            answers = _drawn(some, method.run(some, stream))
         found |= dict(zip(rest.tolist(), answers, strict=True))
     return [found[i] for i in range(len(question))]
 
@@ -214,18 +216,9 @@ def _drawn(question: Any, answers: Sequence[Certificate]) -> list[Certificate]:
     return found
 
 
-def _proved(question: Any, method: Any) -> list[Certificate]:
-    """Certificates about every shift of a box, or every one of a list."""
-    return [_proved_row(question, i, method) for i in range(len(question))]
-
-
-def _proved_row(question: Any, i: int, method: Any) -> Certificate:
-    asked, delta, target, claim = (
-        question.regions[i],
-        float(question.delta[i]),
-        question.target[i],
-        method.claim(question),
-    )
+def _proved(question: Any, i: int, method: Any) -> Certificate:
+    """A certificate about every shift of a box, or every one of a list."""
+    asked, delta, target = question.regions[i], float(question.delta[i]), question.target[i]
     witness: Witness | None = None
     if question.listed is not None:
         looks = [asked.on_model(model, target) for model in question.listed]
@@ -247,16 +240,13 @@ def _proved_row(question: Any, i: int, method: Any) -> Certificate:
         verdict, reason, bound_ = Verdict.REFUTED, "a row of the region is known that a shift of the set breaks", None
     elif bound > 0 and written is not None:
         verdict, bound_ = Verdict.CERTIFIED, float(written)
-        over = (
-            f"over {nodes} listed models" if step == "models" else f"over {nodes} part{'s' * (nodes > 1)} of the region"
-        )
-        reason = f"the margin of every row of the region is at least {written}, bounded {over}"
+        over = f"{nodes} listed models" if step == "models" else f"{nodes} part{'s' * (nodes > 1)} of the region"
+        reason = f"the margin of every row of the region is at least {written}, bounded over {over}"
     else:
         verdict, bound_ = Verdict.UNKNOWN, None if written is None or bound > 0 else float(written)
         reason = "the bound on the margins of the region is not above 0, and no failing row and shift are known"
-    evidence = BoundEvidence(step, bound_, nodes, exact)
-    name = getattr(method, "name", type(method).__name__.lower())
-    return Certificate(claim, verdict, delta, target, name, evidence, reason, witness, region=asked.region)
+    told = getattr(method, "name", type(method).__name__.lower()), BoundEvidence(step, bound_, nodes, exact)
+    return Certificate(method.claim(question), verdict, delta, target, *told, reason, witness, region=asked.region)
 
 
 def _failing_shift(question: Any, i: int, read: ReadRegion, box: int, method: Any) -> RowWitness | None:

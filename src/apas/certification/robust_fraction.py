@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._fields import as_json
 from apas._random import Stream
 from apas._typing import Floats
 from apas.certification.certificate import NOT_TODAY, Evidence
@@ -92,10 +93,8 @@ class FractionCurve:
 
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
-        numbers = {name: getattr(self, name).tolist() for name in NUMBERS}
-        about = {"draws": self.draws, "confidence": self.confidence, "target": plain(self.target)}
-        shown = {"evidence": [part.to_dict() for part in self.evidence]} if self.evidence else {}
-        return {**numbers, **about, "measure": self.measure, "valid": self.valid, **shown}
+        told = {name: as_json(value) for name, value in vars(self).items() if name != "evidence" or value}
+        return {**told, "target": plain(self.target)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FractionCurve) and self.to_dict() == other.to_dict()

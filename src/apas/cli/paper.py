@@ -14,7 +14,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_note, print_table
-from apas.paper.experiment import EXPERIMENTS
+from apas.paper.experiment import BEYOND, EXPERIMENTS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -130,7 +130,7 @@ def _experiment_command(entry: Entry) -> Callable[..., None]:
     return command
 
 
-for _entry in EXPERIMENTS:
+for _entry in (*EXPERIMENTS, *BEYOND):
     paper_app.command(_entry.name)(options.group_options(_experiment_command(_entry)))
 
 

@@ -1,4 +1,4 @@
-"""Data to try apas on: a generated loan table, and the paper's six datasets found on disk."""
+"""Data to try apas on: a generated loan table, and the datasets of the experiments found on disk."""
 
 from apas._lazy import attach_stub
 

@@ -16,9 +16,14 @@ from typing import Any
 import numpy as np
 
 from apas._typing import Floats, Indices
-from apas.models.base import Chained, Dense, offers
+from apas.models.base import Chained, Dense, Parameters, offers
+from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
-from apas.models.forward import shape_of
+from apas.models.forward import ACTIVATIONS
+
+
+class NotDense(Exception):
+    """What of a model has no place in a dense chain, in words."""
 
 
 class ChainNetwork(FeedForward):
@@ -40,6 +45,8 @@ class DenseChain:
         Number of the coordinate, or -1 for a parameter that does not move.
     sign : ndarray of shape (parameters,)
         1 or -1: the parameter is the coordinate or its negative; 0 for one that does not move.
+    count : int
+        How many coordinates there are, those that no parameter stands for included.
     tied : str
         What coordinates are used more than once, in words; empty if none is. As a box the chain then has more shifts
         than the model: what is proved of all of them is proved, but they are not all there.
@@ -48,12 +55,14 @@ class DenseChain:
     network: FeedForward
     source: Indices
     sign: Floats
+    count: int
     tied: str = ""
 
     @classmethod
     def of(cls, network: FeedForward) -> DenseChain:
         """A network whose parameters are the coordinates."""
-        return cls(network, np.arange(len(network.parameters)), np.ones(len(network.parameters)))
+        count = len(network.parameters)
+        return cls(network, np.arange(count), np.ones(count), count)
 
     @cached_property
     def _moving(self) -> Indices:
@@ -72,16 +81,19 @@ class DenseChain:
         """How far each parameter of the network moves if the coordinates move by so much."""
         return np.abs(self.lift(radii))
 
+    def gather(self, lifted: Floats, count: int) -> Floats:
+        """Sums over the parameters that stand for each of the `count` coordinates, from `lifted` (..., parameters)."""
+        where, found = self._moving, np.zeros((count, *lifted.shape[:-1]))
+        np.add.at(found, self.source[where], (lifted[..., where] * self.sign[where]).T)
+        return found.T
+
     def lower(self, lifted: Floats, base: Floats) -> Floats:
         """The coordinates of parameters, or of moves, `lifted` (..., parameters); where it has several, their mean.
 
         Coordinates that no parameter stands for are those of `base`.
         """
-        where, found = self._moving, np.zeros((len(base), *lifted.shape[:-1]))
-        count = np.bincount(self.source[where], minlength=len(base))
-        np.add.at(found, self.source[where], (lifted[..., where] * self.sign[where]).T)
-        found = found.T
-        return np.where(count > 0, found / np.maximum(count, 1), base)
+        uses = np.bincount(self.source[self._moving], minlength=len(base))
+        return np.where(uses > 0, self.gather(lifted, len(base)) / np.maximum(uses, 1), base)
 
     def at(self, values: Floats) -> Floats:
         """The network's parameters where the coordinates have such values."""
@@ -89,17 +101,32 @@ class DenseChain:
         found[where] = values[self.source[where]] * self.sign[where]
         return found
 
-    def with_moving_row(self, first: int, *, alone: bool) -> DenseChain:
-        """The same behind a row whose features are the coordinates from `first` on; `alone` if nothing else moves."""
-        net, count = self.network, self.network.n_features
+    def plain(self) -> FeedForward | None:
+        """The network alone, if each of its numbers moves by itself (but for biases that it has not)."""
+        net = self.network
+        moves = [part.all() for part in net.parameters.split(self.source >= 0)]
+        without = [not fixed.any() for fixed in net.parameters.split(self.source >= 0)[1::2]]
+        biases = zip(moves[1::2], without, net.biases, strict=True)
+        fits = all(moves[::2]) and all(all_move or (none and not b.any()) for all_move, none, b in biases)
+        if not fits or self.tied or not ACTIVATIONS.keys() >= set(net.activations):
+            return None
+        given = [None if none else b for none, b in zip(without, net.biases, strict=True)]
+        return FeedForward(net.weights, given, activation=net.activations, **self._said())
+
+    def _said(self) -> dict[str, Any]:
         names = ("output", "threshold", "classes", "feature_names", "dtype")
-        said: dict[str, Any] = {name: getattr(net, name) for name in names}
+        return {name: getattr(self.network, name) for name in names}
+
+    def with_moving_row(self, *, alone: bool) -> DenseChain:
+        """The same behind a row whose features are coordinates, behind the others or `alone`: nothing else moves."""
+        net, count, first = self.network, self.network.n_features, 0 if alone else self.count
         layers = [np.eye(count), *net.weights], [np.zeros(count), *net.given_biases]
-        network = ChainNetwork(*layers, activation=("identity", *net.activations), **said)
+        network = ChainNetwork(*layers, activation=("identity", *net.activations), **self._said())
         still, moving = np.full(count * count, -1), np.arange(first, first + count)
         source, sign = (np.full_like(self.source, -1), np.zeros_like(self.sign)) if alone else (self.source, self.sign)
         sources, signs = [still, moving, source], [np.zeros(count * count), np.ones(count), sign]
-        return DenseChain(network, np.concatenate(sources), np.concatenate(signs), "" if alone else self.tied)
+        placed = np.concatenate(sources), np.concatenate(signs), first + count
+        return DenseChain(network, *placed, "" if alone else self.tied)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,69 +159,114 @@ class Entries:
         source = np.where(place, self.source[None, :], -1)
         return Entries(np.diag(self.values), source, np.where(place, self.sign[None, :], 0.0))
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether it is the identity, and does not move."""
-        square = self.values.shape[0] == self.values.shape[-1] and self.values.ndim == 2
-        return square and bool((self.source < 0).all()) and np.array_equal(self.values, np.eye(len(self.values)))
-
 
 @dataclass
 class _Node:
-    """``activation(sum of value @ weights + bias)``; no terms for the input."""
+    """``activation(sum of value @ weights + bias)``, None for the weights of the identity; no terms for the input."""
 
     width: int
-    terms: list[tuple[int, Entries]]
+    terms: list[tuple[int, Entries | None]]
     bias: Entries | None = None
     activation: str = "identity"
 
 
+#: A softplus falls by exp(-threshold) where it becomes the identity: from here on less than float32 can tell there.
+SMOOTH_FROM = 12.0
+#: Names of `FeedForward` for activations with the usual settings.
+_USUAL = {"leaky_relu(0.01)": "leaky_relu", "leaky_relu(0.0)": "relu", "elu(1.0)": "elu", "clip(-1.0,1.0)": "hard_tanh"}
+_USUAL |= {"clip(0.0,inf)": "relu"}
+
+
 class ChainBuilder:
-    """Takes the operations of a model one by one, and makes a chain of them; values are known by their numbers."""
+    """Takes the operations of a model one by one, and makes a chain of them; values are known by their numbers.
+
+    What it cannot take is a `ValueError`: whoever reads a model knows the name of the layer.
+    """
 
     def __init__(self, n_features: int) -> None:
         self.nodes = [_Node(n_features, [])]
+        self._coordinates: dict[str, tuple[Entries, str, str]] = {}
+
+    def coordinates(self, name: str, values: Any, kind: str, layer: str) -> Entries:
+        """Numbers that move, each time the same ones for a name; how they are called in the model's parameters."""
+        if name not in self._coordinates:
+            first = sum(entries.values.size for entries, _, _ in self._coordinates.values())
+            self._coordinates[name] = Entries.moving(values, first), kind, layer
+        return self._coordinates[name][0]
+
+    def parameters(self) -> Parameters:
+        """Everything that moves."""
+        entries, kinds, layers = zip(*self._coordinates.values(), strict=True)
+        arrays = [e.values for e in entries]
+        return Parameters.from_arrays(arrays, names=list(self._coordinates), kinds=kinds, layers=layers)
 
     def width(self, value: int) -> int:
         """How many numbers a value has."""
         return self.nodes[value].width
 
-    def affine(self, value: int, weights: Entries, bias: Entries | None = None) -> int:
-        """A layer: the weights are (inputs, outputs)."""
-        self.nodes.append(_Node(weights.values.shape[1], [(value, weights)], bias))
+    def _new(self, width: int, terms: Any, bias: Entries | None = None, activation: str = "identity") -> int:
+        if bias is not None and bias.values.shape != (width,):
+            raise ValueError(f"biases of shape {bias.values.shape} meet {width} numbers")
+        self.nodes.append(_Node(width, terms, bias, activation))
         return len(self.nodes) - 1
 
-    def scale(self, value: int, factors: Entries, bias: Entries | None = None) -> int:
-        """Each number times a factor of its own."""
-        return self.affine(value, factors.diagonal(), bias)
+    def affine(self, value: int, weights: Entries, bias: Entries | None = None) -> int:
+        """A layer: the weights are (inputs, outputs)."""
+        if weights.values.ndim != 2 or len(weights.values) != self.width(value):
+            raise ValueError(f"weights of shape {weights.values.shape} meet {self.width(value)} numbers")
+        return self._new(weights.values.shape[1], [(value, weights)], bias)
+
+    def scale(self, value: int, factors: Entries | None, bias: Entries | None = None) -> int:
+        """Each number times a factor of its own, if there are any."""
+        if factors is not None:
+            return self.affine(value, factors.diagonal(), bias)
+        return value if bias is None else self._new(self.width(value), [(value, None)], bias)
+
+    def normalize(
+        self, value: int, mean: Any, variance: Any, eps: float, factors: Entries | None, bias: Entries | None
+    ) -> int:
+        """A batch norm: a layer that does not move, of what the running statistics do, and one of what was learned."""
+        spread = np.asarray(variance, dtype=np.float64) + eps
+        if not (spread > 0).all() or not np.isfinite(spread).all():
+            raise ValueError("a variance is no number above 0")
+        factor = 1.0 / np.sqrt(spread)
+        level = -np.asarray(mean, dtype=np.float64) * factor
+        return self.scale(self.scale(value, Entries.fixed(factor), Entries.fixed(level)), factors, bias)
 
     def add(self, *values: int) -> int:
         """The sum of values."""
-        same = Entries.fixed(np.eye(self.width(values[0])))
-        self.nodes.append(_Node(self.width(values[0]), [(value, same) for value in values]))
-        return len(self.nodes) - 1
+        if len({self.width(value) for value in values}) > 1:
+            raise ValueError("values of different sizes are added")
+        return self._new(self.width(values[0]), [(value, None) for value in values])
 
-    def activate(self, value: int, name: str) -> int:
-        """An activation; of a leaky relu whose slope is none between 0 and 1, by its two halves."""
-        if name.startswith("leaky_relu(") and not 0 <= shape_of(name)[1][0] <= 1:
-            return self.slopes(value, Entries.fixed(np.full(self.width(value), shape_of(name)[1][0])))
-        self.nodes.append(_Node(self.width(value), [(value, Entries.fixed(np.eye(self.width(value))))], None, name))
-        return len(self.nodes) - 1
+    def activate(self, value: int, kind: str, *settings: float) -> int:
+        """An activation with its settings; of a leaky relu whose slope is none between 0 and 1, by its two halves."""
+        if kind == "leaky_relu" and not 0 <= settings[0] <= 1:
+            return self.slopes(value, Entries.fixed(np.full(self.width(value), settings[0])))
+        if (kind == "elu" and not settings[0] > 0) or (kind == "clip" and not -np.inf < settings[0] < settings[1]):
+            raise ValueError(f"{kind} has the settings {settings}")
+        if kind == "softplus" and settings and not (settings[0] > 0 and settings[1] >= SMOOTH_FROM):
+            raise ValueError(f"softplus has a threshold below {SMOOTH_FROM:g}, where it jumps, or no beta above 0")
+        name = f"{kind}({','.join(repr(float(s)) for s in settings)})" if settings else kind
+        return self._new(self.width(value), [(value, None)], None, _USUAL.get(name, name))
 
     def slopes(self, value: int, slopes: Entries) -> int:
-        """A PReLU: ``max(z, 0) - slope * max(-z, 0)``, with slopes that may move."""
+        """A PReLU: ``max(z, 0) - slope * max(-z, 0)``, with slopes that may move, or one slope for all units."""
         count = self.width(value)
+        if slopes.values.size not in (1, count):
+            raise ValueError(f"{slopes.values.size} slopes meet {count} numbers")
+        slopes = slopes.mapped(lambda part: np.repeat(part.ravel(), count // part.size))
         halves = self.activate(self.affine(value, Entries.fixed(np.hstack([np.eye(count), -np.eye(count)]))), "relu")
         negative = Entries(-slopes.values, slopes.source, -slopes.sign).diagonal()
         parts = zip(vars(Entries.fixed(np.eye(count))).values(), vars(negative).values(), strict=True)
         return self.affine(halves, Entries(*(np.vstack(pair) for pair in parts)))
 
-    def finish(self, last: int, tied: str = "", **options: Any) -> DenseChain | None:
-        """The chain up to a value, with the options of `FeedForward`; None if it does not end in a layer."""
+    def finish(self, last: int, theta: Parameters, **options: Any) -> DenseChain:
+        """The chain up to a value, in which `theta` moves, with the options of `FeedForward`."""
         self._fuse(last)
         needed, users = self._users(last)
         if self.nodes[last].activation != "identity" or not self.nodes[last].terms:
-            return None
+            raise ValueError("it does not end in a linear layer")
         level = {0: 0}
         for value in needed[1:]:
             level[value] = 1 + max(level[v] for v, _ in self.nodes[value].terms)
@@ -209,7 +281,11 @@ class ChainBuilder:
         arrays = [entries for pair in zip(weights, biases, strict=True) for entries in pair]
         source, sign = (np.concatenate([getattr(e, part).ravel() for e in arrays]) for part in ("source", "sign"))
         told: list[Any] = [[e.values for e in weights], [e.values for e in biases]]
-        return DenseChain(ChainNetwork(*told, activation=names[:-1], **options), source, sign, tied)
+        uses = np.bincount(source[source >= 0], minlength=len(theta))
+        tied = [name for name, part in zip(theta.names, theta.split(uses), strict=True) if part.max(initial=0) > 1]
+        words = f"{', '.join(tied[:3])} {'is' if len(tied) == 1 else 'are'} used more than once" if tied else ""
+        network = ChainNetwork(*told, activation=names[:-1], **options)
+        return DenseChain(network, source, sign, len(theta), words)
 
     def _users(self, output: int) -> tuple[list[int], dict[int, list[int]]]:
         """The values that an output needs, in order, and which of them use each."""
@@ -223,11 +299,13 @@ class ChainBuilder:
         """Take layers into the activations and sums behind them, where nothing else needs them."""
         for value, node in enumerate(self.nodes):
             _, users = self._users(output)
-            terms = []
-            for v, weights in node.terms:
-                inner = self.nodes[v]
+            terms = list[tuple[int, Entries | None]]()
+            for i, (v, weights) in enumerate(node.terms):
+                inner, others = self.nodes[v], {u for u, _ in terms + node.terms[i + 1 :]}
                 alone = len(users.get(v, ())) == 1 and inner.terms and inner.activation == "identity"
-                if value in users and alone and weights.is_identity and None in (node.bias, inner.bias):
+                # two moving layers of one value have no common place: the weights would be sums of coordinates
+                apart = others.isdisjoint(u for u, _ in inner.terms)
+                if value in users and alone and apart and weights is None and None in (node.bias, inner.bias):
                     terms += inner.terms
                     node.bias = node.bias or inner.bias
                 else:
@@ -241,11 +319,12 @@ class ChainBuilder:
         for value, own in zip(units, computed, strict=True):
             node, width = self.nodes[value], self.width(value)
             block = Entries.fixed(np.zeros((count, width)))
-            for v, weights in node.terms if own else [(value, Entries.fixed(np.eye(width)))]:
+            for v, weights in node.terms if own else [(value, None)]:
                 rows = slice(starts[v], starts[v] + self.width(v))
+                if weights is None:  # more than once for a value that is added to itself
+                    block.values[rows] += np.eye(width)
+                    continue
                 for into, part in zip(vars(block).values(), vars(weights).values(), strict=True):
-                    if into is block.values and into[rows].any():  # a value that is added to itself
-                        part = part + into[rows]
                     into[rows] = part
             blocks.append(block)
             biases.append(node.bias if own and node.bias is not None else Entries.fixed(np.zeros(width)))
@@ -254,6 +333,64 @@ class ChainBuilder:
         joined = [zip(*(vars(e).values() for e in some), strict=True) for some in (blocks, biases)]
         weights, bias = (Entries(*(np.concatenate(column, axis=-1) for column in columns)) for columns in joined)
         return weights, bias, kinds.pop() if len(kinds) == 1 else "+".join(names)
+
+
+#: How many numbers of lifted directions are held at a time.
+NUMBERS = 1 << 20
+
+
+class ChainModel:
+    """A model that is a dense chain: what moves are its own parameters, under their own names."""
+
+    def __init__(self, chain: DenseChain, parameters: Parameters) -> None:
+        self._chain, self.parameters, net = chain, parameters, chain.network
+        self.classes, self.n_features, self.feature_names = net.classes, net.n_features, net.feature_names
+        self.dtype = net.dtype
+
+    def margin(self, X: Floats, target: Any) -> Floats:
+        """Margins of the rows `X` towards `target`, shape (rows,)."""
+        return self._chain.network.margin(X, target)
+
+    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
+        """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
+        margins, some = np.empty((len(directions), len(X))), max(1, NUMBERS // len(self._chain.source))
+        for first in range(0, len(directions), some):
+            part = slice(first, first + some)
+            lifted = self._chain.lift(directions[part])
+            margins[part] = self._chain.network.shifted_margins(X, target, lifted, delta)
+        return margins
+
+    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
+        """Magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``."""
+        return self._chain.network.margin_scale(X, self._chain.reach(radii), delta)
+
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        return self._chain.network.input_gradient(X, target, None if moves is None else self._chain.lift(moves))
+
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+        lifted = None if moves is None else self._chain.lift(moves)
+        margins, slopes = self._chain.network.parameter_gradient(X, target, lifted)
+        return margins, self._chain.gather(slopes, len(self.parameters))
+
+    def dense_chain(self) -> DenseChain:
+        """The network in which the parameters stand."""
+        return self._chain
+
+    def not_dense(self) -> str:
+        """Nothing: it is dense."""
+        return ""
+
+    def describe(self) -> dict[str, Any]:
+        """Architecture, the numbers that do not move, and where each parameter stands, as JSON values."""
+        chain = self._chain
+        fixed = np.where(chain.source < 0, chain.network.parameters.values, 0.0)
+        places = {"fixed": fixed, "source": chain.source, "sign": chain.sign}
+        return {**chain.network.describe(), "kind": "chain", **{key: canonical(v) for key, v in places.items()}}
+
+    def __repr__(self) -> str:
+        return f"<{len(self.parameters)} parameters in {self._chain.network!r}>"
 
 
 def dense_chain(model: object) -> DenseChain | None:

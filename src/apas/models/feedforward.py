@@ -332,8 +332,12 @@ class FeedForward:
             z += layers[2 * i + 1] + reach * moves[2 * i + 1]
             if i < len(self.activations):
                 name = self.activations[i]
+                # Rounding may put an argument on the other side of a softplus's jump, which then is what rounding does:
+                # in units of `ROUNDING`, so that the band of the margin covers it. Of float32 the bound for activations
+                # does: 16 roundoffs of an argument of 12 or more, where a jump is 6e-6 or less.
+                beyond = forward.jump(name, z) / ROUNDING if "softplus(" in name and not single else 0.0
                 z *= forward.growth(name)
-                z += forward.excess(name)
+                z += forward.excess(name) + beyond
                 if single and any(forward.shape_of(inner)[0] == "elu" for inner in forward.inner_names(name)):
                     z += forward.growth(name)  # computed as exp(z) - 1, it is off by units of 1
             a = z
@@ -355,18 +359,19 @@ class FeedForward:
         """Itself."""
         return self
 
-    def _with(self, **changed: Any) -> FeedForward:
+    def with_options(self, **changed: Any) -> FeedForward:
+        """The same network with other arguments."""
         kept = ("weights", "output", "threshold", "classes", "feature_names", "dtype")
         same = {"biases": self.given_biases, "activation": self.activations, **{k: getattr(self, k) for k in kept}}
         return type(self)(**{**same, **changed})
 
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:
         """The same network with other names of its inputs."""
-        return self._with(feature_names=feature_names)
+        return self.with_options(feature_names=feature_names)
 
     def with_dtype(self, dtype: str) -> FeedForward:
         """The same network computed in another arithmetic where it is used."""
-        return self._with(dtype=dtype)
+        return self.with_options(dtype=dtype)
 
     def with_parameters(self, values: Floats) -> FeedForward:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
@@ -375,7 +380,7 @@ class FeedForward:
             if kind == ABSENT and part.any():
                 raise InputError(f"`values` of with_parameters must be 0 for {name}, which does not exist.")
         biases = [None if old is None else new for old, new in zip(self.given_biases, parts[1::2], strict=True)]
-        return self._with(weights=parts[::2], biases=biases)
+        return self.with_options(weights=parts[::2], biases=biases)
 
     def describe(self) -> dict[str, Any]:
         """Architecture as JSON values."""

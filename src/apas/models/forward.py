@@ -397,6 +397,12 @@ def drop(name: str, low: Floats, high: Floats) -> Floats:
     return np.where(steep * high >= last - 1e-6 * (1 + last), 1.01 * np.exp(-last) / steep, 0.0)
 
 
+@by_units
+def jump(name: str, sizes: Floats) -> Floats:
+    """More than what a unit can change by if rounding puts its argument, of at most such sizes, beyond a jump."""
+    return drop(name, -sizes, sizes) if name.startswith("softplus(") else np.zeros_like(sizes)
+
+
 def lowest(name: str) -> Floats | float | None:
     """Where an activation is least if it is not monotone, per unit if these differ (-inf for those that are)."""
     if "*" not in name:

@@ -1,8 +1,8 @@
-"""Keras models of dense layers as dense networks in NumPy."""
+"""Keras models: dense ones as dense networks or chains in NumPy, others with PyTorch behind Keras called as they are."""
 
 from __future__ import annotations
 
-import itertools
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,21 +12,37 @@ from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.base import ModelWrapper
+from apas.models.dense_chain import ChainBuilder, ChainModel, DenseChain, Entries, NotDense
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: Layers that change no number once the model is trained.
-SILENT = ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization")
-_NAMES = {name: name for name in ("relu", "tanh", "sigmoid", "elu", "gelu", "linear", "hard_tanh")}
-_NAMES["linear"] = "identity"
-#: Activations that are layers, and the settings with which they are those of `FeedForward`.
-_LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ReLU": ("relu", {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}),
-    "LeakyReLU": ("leaky_relu", {"negative_slope": 0.01}),
-    "ELU": ("elu", {"alpha": 1.0}),
-    "Softmax": ("softmax", {"axis": -1}),
+SILENT = (
+    "InputLayer",
+    "Dropout",
+    "AlphaDropout",
+    "GaussianDropout",
+    "GaussianNoise",
+    "ActivityRegularization",
+    "Identity",
+)
+#: Activations of `ChainBuilder`, with their settings, by Keras's names for functions; a softmax has its place at the end.
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    name: (name,) for name in ("relu", "tanh", "sigmoid", "gelu", "silu", "softmax")
 }
+_FUNCTIONS |= {"linear": (), "elu": ("elu", 1.0), "leaky_relu": ("leaky_relu", 0.2), "relu6": ("clip", 0.0, 6.0)}
+_FUNCTIONS |= {"hard_tanh": ("clip", -1.0, 1.0), "softplus": ("softplus",)}
+#: Operations on tensors that are the same functions, by the names of their classes.
+_OPERATIONS = {
+    "Relu": "relu",
+    "Tanh": "tanh",
+    "Sigmoid": "sigmoid",
+    "Silu": "silu",
+    "Relu6": "relu6",
+    "HardTanh": "hard_tanh",
+}
+_OPERATIONS |= {"Softplus": "softplus", "Softmax": "softmax"}
 
 
 def from_keras(
@@ -37,154 +53,242 @@ def from_keras(
     classes: Sequence[Any] | None = None,
     input_shape: Sequence[int] | None = None,
     feature_names: Sequence[str] | None = None,
-) -> KerasModel:
+) -> Any:
     """Read a trained Keras model, without changing it."""
     if not model.built:
         raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
-    weights, biases, steps = _layers(model)
-    head, hidden = _head(model, steps, output), steps[:-1]
-    if "softmax" in hidden:
-        raise Unsupported("the Keras model has a softmax between its layers, which has no place in a dense network.")
-    single = weights[-1].shape[1] == 1
-    if single != (head in ("logit", "probability")):
-        raise InputError(
-            f'`output` of as_model is "{head}", but the model gives {weights[-1].shape[1]} numbers per row; certify '
-            "one model per label if several labels can hold at once."
-        )
+    if output is not None and output not in OUTPUTS:
+        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
     level, names = check_probability(threshold, "threshold", "as_model"), check_names(feature_names)
-    said: dict[str, Any] = {"output": "sigmoid" if single else "softmax", "threshold": level, "classes": classes}
-    net = FeedForward(weights, biases, activation=hidden, feature_names=names, dtype=_dtype(model), **said)
-    shape = tuple(input_shape) if input_shape is not None else tuple(model.input_shape[1:])
-    first = next(kind for kind, _, _ in _chain(model) if kind in ("dense", "flatten"))
-    if len(shape) != 1 and first != "flatten":
-        raise Unsupported(f"the Keras model takes inputs of shape {shape}, but does not begin with a Flatten layer.")
-    if None in shape or np.prod(shape, dtype=int) != net.n_features:
-        raise InputError(f"`input_shape` of as_model is {shape}, but the first layer takes {net.n_features} numbers.")
-    scaler = _normalization(model)
-    return (
-        KerasModel(model, net, head, shape) if scaler is None else NormalizedKerasModel(model, net, head, shape, scaler)
-    )
+    said: dict[str, Any] = {"threshold": level, "classes": classes, "feature_names": names}
+    try:
+        reader = _Reader(model, input_shape)
+        last = reader.call(model, 0)
+        kind, chain = reader.finish(last, output, said)
+    except NotDense as why:
+        return _called_as_it_is(model, str(why), output, input_shape, said)
+    found = chain.plain() or ChainModel(chain, reader.builder.parameters())
+    return KerasModel(model, found, chain.network, kind, reader.shape, reader.scaler)
 
 
-def _normalization(model: Any) -> tuple[Floats, Floats] | None:
-    """Mean and standard deviation of the Normalization layer that a model begins with, in its own arithmetic."""
-    found = [layer for kind, layer, _ in _chain(model) if kind == "normalization"]
-    if not found:
-        return None
-    if len(found) > 1 or next(iter(_chain(model)))[1] is not found[0] or found[0].get_config().get("invert"):
-        raise Unsupported(
-            "the Keras model has a Normalization layer elsewhere than at its beginning, or an inverted one."
-        )
-    mean, variance = (np.asarray(_array(part)).reshape(-1) for part in (found[0].mean, found[0].variance))
-    # Keras divides by the square root, and never by less than its epsilon, 1e-7
-    return mean, np.maximum(np.sqrt(variance), np.asarray(1e-7, dtype=variance.dtype))
+class _Reader:
+    """Follows the layers of a model, with the number of a value for what each gives."""
+
+    def __init__(self, model: Any, input_shape: Sequence[int] | None) -> None:
+        self.shape = tuple(input_shape if input_shape is not None else getattr(model, "input_shape", None) or ())[
+            0 if input_shape is not None else 1 :
+        ]
+        if not self.shape or not all(isinstance(n, int | np.integer) for n in self.shape):
+            raise NotDense(f"{type(model).__name__} does not say what one input looks like")
+        self.flat, self.scaler = len(self.shape) == 1, None
+        self.builder = ChainBuilder(int(np.prod(self.shape)))
+        self.dtype = _dtype(model)
+        self.names: dict[int, str] = {}
+
+    def call(self, model: Any, value: int) -> int:
+        """What a model of layers gives to a value."""
+        kind = type(model).__name__
+        if kind == "Sequential" and _is_keras(model):
+            for layer in model.layers:
+                value = self._step(layer, [value])
+            return value
+        if kind != "Functional" or not _is_keras(model):
+            raise NotDense(f"{kind} is a Keras model of its own class, whose layers do not say what it computes")
+        operations = {operation.name: operation for operation in model.operations}
+        for operation in operations.values():
+            self._check_own(operation)
+        config = model.get_config()
+        entries, known = {entry["name"]: entry for entry in config["layers"]}, dict[tuple[str, int], int]()
+        inputs = [name for name, entry in entries.items() if entry["class_name"] == "InputLayer"]
+        ends = list(_histories(config["output_layers"]))
+        if len(inputs) != 1 or len(ends) != 1:
+            raise NotDense(f"the Keras model has {len(inputs)} inputs and {len(ends)} outputs, not one each")
+
+        def value_of(name: str, node: int) -> int:
+            if name in inputs:
+                return value
+            if (name, node) not in known:
+                told = entries[name]["inbound_nodes"][node]
+                if told["kwargs"].get("training"):
+                    raise NotDense(f"{name} is called in training mode")
+                known[name, node] = self._step(operations[name], [value_of(*place) for place in _sources(told)])
+            return known[name, node]
+
+        return value_of(*ends[0])
+
+    def _check_own(self, layer: Any) -> None:
+        if not _is_keras(layer):
+            raise NotDense(f"{layer.name} is a layer {type(layer).__name__} of your own, which apas cannot read")
+
+    def _step(self, layer: Any, values: list[int]) -> int:
+        self._check_own(layer)
+        try:
+            return self._layer(layer, type(layer).__name__, values)
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise NotDense(f"{layer.name} ({type(layer).__name__}) does not fit: {error}") from None
+
+    def _layer(self, layer: Any, kind: str, values: list[int]) -> int:
+        value = values[0] if values else 0
+        if kind in SILENT:
+            return value
+        if kind in ("Sequential", "Functional"):
+            return self.call(layer, value)
+        if kind == "Flatten" or (kind == "Reshape" and len(layer.target_shape) == 1):
+            self.flat = True
+            return value
+        if kind == "Normalization" and not layer.get_config().get("invert"):
+            return self._normalization(layer, value)
+        if not self.flat:
+            raise NotDense(f"{layer.name} ({kind}) works on inputs of several dimensions")
+        if kind == "Add" and len(values) > 1:
+            return self.builder.add(*values)
+        if len(values) == 1 and (settings := self._activation(layer, kind)) is not None:
+            return self._activate(value, *settings)
+        if kind == "Dense":
+            if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
+                raise NotDense(f"{layer.name} is a Dense layer that is quantized or has LoRA weights")
+            kernel, width = self._entries(layer, "kernel"), self.builder.width(value)
+            if value == 0 and len(kernel.values) != width:
+                raise InputError(
+                    f"`input_shape` of as_model is {self.shape}, but the first layer takes {len(kernel.values)} numbers."
+                )
+            value = self.builder.affine(value, kernel, self._entries(layer, "bias") if layer.use_bias else None)
+            return self._activate(value, *self._function(layer))
+        if kind == "BatchNormalization":
+            learned = (("gamma", layer.scale), ("beta", layer.center))
+            entries = [self._entries(layer, name) if used else None for name, used in learned]
+            statistics = _array(layer.moving_mean), _array(layer.moving_variance)
+            return self.builder.normalize(value, *statistics, layer.epsilon, *entries)
+        if kind == "PReLU":
+            return self.builder.slopes(value, self._entries(layer, "alpha"))
+        raise NotDense(f"{layer.name} is a {kind}, which is no part of a dense network")
+
+    def _normalization(self, layer: Any, value: int) -> int:
+        """What a model begins with is its preprocessing, in its own arithmetic; elsewhere a layer that does not move."""
+        mean, variance = (np.asarray(_array(part)).reshape(-1) for part in (layer.mean, layer.variance))
+        # Keras divides by the square root, and never by less than its epsilon, 1e-7
+        deviation = np.maximum(np.sqrt(variance), np.asarray(1e-7, dtype=variance.dtype))
+        if value == 0 and self.scaler is None and len(mean) == self.builder.width(0):
+            self.scaler = mean, deviation
+            return 0
+        factor = 1.0 / deviation.astype(np.float64)
+        return self.builder.scale(value, Entries.fixed(factor), Entries.fixed(-mean.astype(np.float64) * factor))
+
+    def _activation(self, layer: Any, kind: str) -> tuple[Any, ...] | None:
+        """The activation that a layer is, with its settings; None if it is none."""
+        told = layer.get_config() if hasattr(layer, "get_config") else {}
+        if kind == "Activation":
+            return self._function(layer)
+        if kind == "ReLU":
+            slope, most = float(told.get("negative_slope") or 0.0), told.get("max_value")
+            if told.get("threshold") or (most is not None and slope):
+                raise NotDense(f"{layer.name} is a ReLU with a threshold, or with a slope and a largest value")
+            return ("leaky_relu", slope) if most is None else ("clip", 0.0, float(most))
+        if kind in ("LeakyReLU", "LeakyRelu"):
+            return "leaky_relu", float(layer.negative_slope)
+        if kind in ("ELU", "Elu"):
+            return "elu", float(layer.alpha)
+        if kind == "Gelu":
+            return ("gelu_tanh" if layer.approximate else "gelu",)
+        if kind in ("Softmax", "LogSoftmax") and getattr(layer, "axis", -1) not in (-1, 1):
+            raise NotDense(f"{layer.name} is a softmax that does not run over the classes")
+        return _FUNCTIONS[_OPERATIONS[kind]] if kind in _OPERATIONS else None
+
+    def _function(self, layer: Any) -> tuple[Any, ...]:
+        found = layer.get_config()["activation"]
+        if not isinstance(found, str) or found not in _FUNCTIONS:
+            raise NotDense(f"{layer.name} has the activation {found!r}, which is no part of a dense network")
+        return _FUNCTIONS[found]
+
+    def _activate(self, value: int, *settings: Any) -> int:
+        if settings == ("softplus",) and self.dtype == "float64" and _backend() == "torch":
+            # PyTorch's is the identity from 20 on, 2e-9 below the function: more than float64 hides, but less than the
+            # 16 roundoffs that the bound on float32 arithmetic has for every activation
+            settings = ("softplus", 1.0, 20.0)
+        return self.builder.activate(value, *settings) if settings else value
+
+    def _entries(self, layer: Any, part: str) -> Entries:
+        """Variables of a layer, by its name; layers of nested models may share one."""
+        name = self.names.get(id(layer), layer.name)
+        while id(layer) not in self.names and name in self.names.values():
+            name += "_"
+        self.names[id(layer)] = name
+        array = np.asarray(_array(getattr(layer, part)), dtype=np.float64)
+        return self.builder.coordinates(f"{name}.{part}", array, "bias" if part in ("bias", "beta") else "weight", name)
+
+    def finish(self, last: int, output: str | None, said: dict[str, Any]) -> tuple[str, DenseChain]:
+        """What the numbers are that the model gives, and the chain in front of its sigmoid or softmax."""
+        nodes = self.builder.nodes
+        ending = nodes[last].activation
+        told = {"sigmoid": "probability", "softmax": "probabilities"}.get(ending)
+        if told is None and ending != "identity":
+            raise Unsupported(f"the Keras model ends in the activation {ending}, which says nothing about classes.")
+        if output is not None and told is not None and output != told:
+            raise InputError(f'`output` of as_model is "{output}", but the model ends in a {ending}; leave it out.')
+        if told is None and output not in ("logit", "logits"):
+            raise InputError(
+                "`output` of as_model must say what the model's numbers are, since its last layer is linear; pass "
+                'apas.as_model(model, output="logit") for one logit, or "logits" for one per class'
+                f"{'' if output is None else f', got {output!r}'}."
+            )
+        last = last if told is None else nodes[last].terms[0][0]
+        if any(node.activation == "softmax" for node in nodes[: last + 1]):
+            raise NotDense("the Keras model has a softmax between its layers, which has no place in a dense network")
+        kind, single = str(told or output), self.builder.width(last) == 1
+        if single != (kind in ("logit", "probability")):
+            raise InputError(
+                f'`output` of as_model is "{kind}", but the model gives {self.builder.width(last)} numbers per row; '
+                "certify one model per label if several labels can hold at once."
+            )
+        how: dict[str, Any] = {"output": "sigmoid" if single else "softmax", "dtype": self.dtype, **said}
+        try:
+            return kind, self.builder.finish(last, self.builder.parameters(), **how)
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise NotDense(f"the Keras model is no network of layers: {error}") from None
 
 
-def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:
-    """Weights, biases, and what stands behind each layer."""
-    dense: list[Any] = []
-    steps: list[str] = []
-    for kind, layer, name in _chain(model):
-        if kind in ("flatten", "normalization"):
-            continue  # before the first layer it joins the numbers of an input, later it does nothing
-        if kind == "dense":
-            dense.append(layer)
-            steps.append(name)
-        elif not steps or steps[-1] != "identity":
-            raise Unsupported(f"the Keras model has the activation {name} elsewhere than behind a linear Dense layer.")
-        else:
-            steps[-1] = name
-    if not dense:
-        raise Unsupported("the Keras model has no Dense layer.")
-    if len(dense) > len({id(layer) for layer in dense}):
-        raise Unsupported("the Keras model uses a Dense layer twice; tied weights move together, which is not dense.")
-    weights = [np.asarray(_array(layer.kernel), dtype=np.float64) for layer in dense]
-    biases = [np.asarray(_array(layer.bias), dtype=np.float64) if layer.use_bias else None for layer in dense]
-    return weights, biases, steps
+def _is_keras(layer: Any) -> bool:
+    return type(layer).__module__.split(".")[0] == "keras"
+
+
+def _backend() -> str:
+    return str(sys.modules["keras"].backend.backend())
+
+
+def _histories(listed: Any) -> Iterator[tuple[str, int]]:
+    """Places of tensors in a configuration, which has one of them, or a list, or a dictionary."""
+    if isinstance(listed, list | tuple) and listed and isinstance(listed[0], str):
+        yield str(listed[0]), int(listed[1])
+        return
+    for part in listed.values() if isinstance(listed, dict) else listed:
+        yield from _histories(part)
+
+
+def _sources(node: Any) -> list[tuple[str, int]]:
+    """Places of the tensors that go into a call, wherever they stand in its arguments."""
+    if isinstance(node, dict) and node.get("class_name") == "__keras_tensor__":
+        name, number, _ = node["config"]["keras_history"]
+        return [(str(name), int(number))]
+    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ()
+    return [place for part in parts for place in _sources(part)]
 
 
 def _dtype(model: Any) -> str:
-    """The coarsest arithmetic of the layers."""
-    kinds = {str(getattr(layer, "compute_dtype", "float32")) for kind, layer, _ in _chain(model) if kind == "dense"}
+    """The coarsest arithmetic of the layers; what goes into one, and into the model, is cast to it."""
+    layers = model._flatten_layers()
+    kinds = {str(layer.dtype if type(layer).__name__ == "InputLayer" else layer.compute_dtype) for layer in layers}
     if not kinds <= {"float32", "float64"}:
         raise Unsupported(
             f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32 "
             'and float64 alone; build it with dtype="float32".'
         )
-    return "float32" if "float32" in kinds else "float64"
-
-
-def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
-    if type(model).__name__ not in ("Sequential", "Functional"):
-        raise Unsupported(
-            f"{type(model).__name__} is a Keras model of its own class, whose layers do not say what it computes; "
-            "build it as a keras.Sequential, or give its arrays to apas.FeedForward."
-        )
-    if type(model).__name__ == "Functional":  # each layer must take what the layer before it gives, and nothing else
-        if len(model.outputs) != 1:
-            raise Unsupported(f"the Keras model is no plain chain of layers: it has {len(model.outputs)} outputs.")
-        for before, entry in itertools.pairwise(model.get_config()["layers"]):
-            if [_sources(node) for node in entry["inbound_nodes"]] != [[before["name"]]]:
-                raise Unsupported(f"the Keras model is no plain chain of layers: see what goes into {entry['name']!r}.")
-    for layer in model.layers:
-        kind = type(layer).__name__
-        if type(layer).__module__.split(".")[0] != "keras":
-            raise Unsupported(f"the Keras model has a layer {kind} of your own, which apas cannot read.")
-        if kind in ("Sequential", "Functional"):
-            yield from _chain(layer)
-        elif kind == "Dense":
-            if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
-                raise Unsupported("the Keras model has a Dense layer that is quantized or has LoRA weights.")
-            yield "dense", layer, _activation(layer.get_config()["activation"])
-        elif kind in ("Flatten", "Normalization"):
-            yield kind.lower(), layer, ""
-        elif kind == "Activation":
-            yield "activation", layer, _activation(layer.get_config()["activation"])
-        elif kind in _LAYERS:
-            name, wanted = _LAYERS[kind]
-            settings = layer.get_config()
-            if any(settings.get(key) != value for key, value in wanted.items()):
-                raise Unsupported(f"the Keras model has a layer {kind} with other settings than {wanted}.")
-            yield "activation", layer, name
-        elif kind not in SILENT:
-            raise Unsupported(f"the Keras model has a layer {kind}; apas reads Dense layers and their activations.")
-
-
-def _sources(node: Any) -> list[str]:
-    """Names of the layers whose numbers go into a call, wherever they stand in its arguments."""
-    if isinstance(node, dict) and node.get("class_name") == "__keras_tensor__":
-        return [str(node["config"]["keras_history"][0])]
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ()
-    return [name for part in parts for name in _sources(part)]
-
-
-def _activation(found: Any) -> str:
-    name = found if isinstance(found, str) else None
-    if name == "softmax":
-        return name
-    if name not in _NAMES:
-        raise Unsupported(
-            f"the Keras model has the activation {found!r}, but apas reads {', '.join(_NAMES)}, softmax and the layers "
-            f"{', '.join(_LAYERS)}."
-        )
-    return _NAMES[name]
-
-
-def _head(model: Any, steps: list[str], output: str | None) -> str:
-    told = {"sigmoid": "probability", "softmax": "probabilities"}.get(steps[-1])
-    if output is not None and output not in OUTPUTS:
-        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
-    if told is None and steps[-1] != "identity":
-        raise Unsupported(f"the Keras model ends in the activation {steps[-1]}, which says nothing about classes.")
-    if output is not None and told is not None and output != told:
-        raise InputError(f'`output` of as_model is "{output}", but the model ends in a {steps[-1]}; leave it out.')
-    if told is None and output not in ("logit", "logits"):
-        raise InputError(
-            "`output` of as_model must say what the model's numbers are, since its last layer is linear; pass "
-            'apas.as_model(model, output="logit") for one logit, or "logits" for one per class'
-            f"{'' if output is None else f', got {output!r}'}."
-        )
-    return str(told or output)
+    # most backends multiply float64 matrices in float32 (PyTorch's does): Keras says by its rules of promotion
+    precise = kinds == {"float64"} and sys.modules["keras"].backend.result_type("float64", "float64") == "float64"
+    return "float64" if precise else "float32"
 
 
 def _array(value: Any) -> Any:
@@ -193,47 +297,61 @@ def _array(value: Any) -> Any:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 
+def _called_as_it_is(model: Any, why: str, output: str | None, input_shape: Any, said: dict[str, Any]) -> Any:
+    """A model that is not dense, for draws and attacks: PyTorch can call it with other numbers in its variables."""
+    if _backend() != "torch":
+        raise Unsupported(f"{why}; with KERAS_BACKEND=torch apas can draw shifts of such a model, but proves nothing.")
+    from apas.models.torch.adapter import from_torch
+    from apas.models.torch.keras import KerasModule
+
+    last = model.layers[-1].get_config().get("activation") if model.layers else None
+    told = {"sigmoid": "probability", "softmax": "probabilities"}.get(last if isinstance(last, str) else "")
+    shape = input_shape if input_shape is not None else (getattr(model, "input_shape", None) or ())[1:] or None
+    module = KerasModule(model, why).eval()
+    return from_torch(module, output=output or told, input_shape=shape, **said)
+
+
 class KerasModel(ModelWrapper):
-    """A Keras model of dense layers, computed in float64 by NumPy."""
+    """A Keras model of dense layers, computed in float64 by NumPy; a Normalization layer before them is preprocessing."""
 
-    _inner: FeedForward
+    def __init__(
+        self,
+        model: Any,
+        inner: FeedForward | ChainModel,
+        network: FeedForward,
+        kind: str,
+        shape: tuple[int, ...],
+        scaler: tuple[Floats, Floats] | None,
+    ) -> None:
+        super().__init__(inner)
+        self._model, self._network, self._kind, self._shape, self._scaler = model, network, kind, shape, scaler
+        if scaler is not None:  # a model that takes rows as they are offers no encoder
+            self.n_raw_features, self.encode = network.n_features, self._encode
 
-    def __init__(self, model: Any, network: FeedForward, head: str, shape: tuple[int, ...]) -> None:
-        super().__init__(network)
-        self._model, self._head, self._shape = model, head, shape
+    def _encode(self, X: Any) -> Floats:
+        """Rows scaled as the layer does it, in its arithmetic."""
+        assert self._scaler is not None
+        mean, deviation = self._scaler
+        rows = check_numbers(X, self.feature_names).astype(mean.dtype)
+        return np.asarray((rows - mean) / deviation, dtype=np.float64)
+
+    def describe(self) -> dict[str, Any]:
+        """Architecture and scaling as JSON values."""
+        described: dict[str, Any] = self._inner.describe()
+        return described if self._scaler is None else {**described, "preprocessing": canonical(list(self._scaler))}
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to Keras itself, in its own arithmetic."""
-        net = self._inner
+        net = self._network
         given = check_numbers(X).astype(net.dtype).reshape(-1, *self._shape)
         raw = np.asarray(_array(self._model(given, training=False)), dtype=np.float64)
         if len(net.classes) > 2:
             chosen = raw.argmax(axis=1)
-        elif self._head == "logits":
+        elif self._kind == "logits":
             chosen = (raw[:, 1] - raw[:, 0] >= net.offset).astype(int)
         else:
-            chosen = (raw[:, -1] >= (net.offset if self._head == "logit" else net.threshold)).astype(int)
+            chosen = (raw[:, -1] >= (net.offset if self._kind == "logit" else net.threshold)).astype(int)
         return np.array([net.classes[i] for i in chosen])
 
     def __repr__(self) -> str:
         return f"<{type(self._model).__name__} as {self._inner!r}>"
-
-
-class NormalizedKerasModel(KerasModel):
-    """A Keras model of dense layers behind a Normalization layer, which is its preprocessing."""
-
-    def __init__(
-        self, model: Any, network: FeedForward, head: str, shape: tuple[int, ...], scaler: tuple[Floats, Floats]
-    ) -> None:
-        super().__init__(model, network, head, shape)
-        self._mean, self._deviation = scaler
-        self.n_raw_features = network.n_features
-
-    def encode(self, X: Any) -> Floats:
-        """Rows scaled as the layer does it, in its arithmetic."""
-        rows = check_numbers(X, self.feature_names).astype(self._mean.dtype)
-        return np.asarray((rows - self._mean) / self._deviation, dtype=np.float64)
-
-    def describe(self) -> dict[str, Any]:
-        """Architecture and scaling as JSON values."""
-        return {**self._inner.describe(), "preprocessing": canonical([self._mean, self._deviation])}

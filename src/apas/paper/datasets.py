@@ -169,7 +169,8 @@ def files_of(name: str) -> tuple[str, ...]:
     return ("credit", "credit-new") if name == "credit" else (name,)
 
 
-def _part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Part:
+def make_part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Part:
+    """Rows of a frame, and of its labels."""
     raw = frame.iloc[rows].reset_index(drop=True)
     return Part(raw, space.encode(raw), np.array(y, dtype=np.int64)[rows])
 
@@ -188,7 +189,7 @@ def _draw_tables(aligned: bool, seed: int | None, *, name: str, label: str, publ
     first = np.sort(np.random.RandomState(published_seed if seed is None else seed).choice(len(frame), len(frame) // 2))
     second = np.setdiff1d(np.arange(len(frame)), first)
     space, y = _scale_columns(frame), y == "P" if name == "no2" else y
-    return Tables(name, space, _part(frame, y, space, first), _part(frame, y, space, second))
+    return Tables(name, space, make_part(frame, y, space, first), make_part(frame, y, space, second))
 
 
 def _sba(aligned: bool, seed: int | None) -> Tables:
@@ -197,13 +198,13 @@ def _sba(aligned: bool, seed: int | None) -> Tables:
     frame = pd.read_csv(dataset_path("sba"), encoding="utf-8-sig", usecols=[*_SBA, "ApprovalFY", "Default"])
     new, y, frame = frame["ApprovalFY"].to_numpy() >= _SBA_FIRST_NEW_YEAR, 1 - frame["Default"], frame[[*_SBA]]
     space = _scale_columns(frame)
-    return Tables("sba", space, _part(frame, y, space, ~new), _part(frame, y, space, new))
+    return Tables("sba", space, make_part(frame, y, space, ~new), make_part(frame, y, space, new))
 
 
 def _credit(aligned: bool, seed: int | None) -> Tables:
     old, new = old_credit(), new_credit(aligned=aligned)
     space = credit_space(old)  # the ranges of the new numbers are the same
-    first, second = (_part(frame.drop(columns=LABEL), frame[LABEL], space, slice(None)) for frame in (old, new))
+    first, second = (make_part(frame.drop(columns=LABEL), frame[LABEL], space, slice(None)) for frame in (old, new))
     return Tables("credit", space, first, second, aligned)
 
 

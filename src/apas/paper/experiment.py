@@ -142,6 +142,12 @@ EXPERIMENTS: Final = (
     Entry("lemma", "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible", "0"),
     Entry("hardness", "Theorem 1: formulas as networks, decided and compared with trying all assignments", "0"),
 )
+#: What is not in the paper, and so no part of its page.
+BEYOND: Final = (
+    Entry(
+        "league", "The league table: offers of all methods, judged by refits that none of them has seen", "0, 1 and 2"
+    ),
+)
 
 
 def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from apas._fields import EqualByContent, Fields
+from apas._fields import EqualByContent, Fields, as_json
 from apas._typing import Bools, Floats, Indices
 from apas._validation import check_number
 from apas.display.numbers import at_most, plain
@@ -32,6 +32,8 @@ from apas.shifts.fit_problem import FitProblem, WhitenedFit, last_layer_rows
 from apas.shifts.retraining import check_labels, data_digest
 
 CHANGES = ("removed", "relabelled", "added", "replaced")
+#: What a file holds of a set, in this order.
+SETTINGS = ("kind", "loss", "C", "tolerance", "class_weight", "rows", "table", "low", "high", "categories", "weight")
 #: Scikit-learn's classifiers whose refits are spoken of: their loss.
 CLASSIFIERS = {"LogisticRegression": "logistic", "RidgeClassifier": "squared"}
 
@@ -87,8 +89,7 @@ class ChangedTable(EqualByContent):
     @classmethod
     def from_dict(cls, about: Fields) -> AbsentTable:
         """What a file holds of the set."""
-        settings = "kind loss C tolerance class_weight rows table low high categories weight"
-        about.only(*settings.split())
+        about.only(*SETTINGS)
         about.choice("loss", "logistic", "squared")
         for name in ("C", "tolerance", "weight"):
             about.number(name, above=0)
@@ -239,8 +240,9 @@ class DataChange(ChangedTable):
             if getattr(self, name) not in known:
                 wanted = ", ".join(map(repr, known))
                 raise InputError(f"`{name}` of DataChange must be one of {wanted}, got {getattr(self, name)!r}.")
+        own = vars(self)  # the dictionary, since attributes of the set are frozen
         for name in ("C", "tolerance", "weight"):
-            object.__setattr__(self, name, check_number(getattr(self, name), name, "DataChange", above=0))
+            own[name] = check_number(own[name], name, "DataChange", above=0)
         if self.class_weight is not None and not isinstance(self.class_weight, Mapping):
             raise InputError(
                 "`class_weight` of DataChange must map labels to weights that stay as they are, got "
@@ -251,27 +253,21 @@ class DataChange(ChangedTable):
         check_labels(self.y, rows, owner="DataChange")
         if rows < 2:
             raise InputError(f"`X` of DataChange must be the training table, with 2 rows or more, got {rows}.")
-        for name in ("X", "y"):  # what may change behind our back would not be the table of the digest
-            object.__setattr__(self, name, copy.copy(getattr(self, name)))
-        object.__setattr__(self, "sample_weight", _weights(self.sample_weight, rows))
-        for name in ("low", "high"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _numbers(getattr(self, name), name))
+        # what may change behind our back would not be the table of the digest
+        own |= {"X": copy.copy(self.X), "y": copy.copy(self.y), "sample_weight": _weights(self.sample_weight, rows)}
+        own |= {name: _numbers(own[name], name) for name in ("low", "high") if own[name] is not None}
         try:
-            groups = tuple(tuple(map(operator.index, group)) for group in self.categories)
+            own["categories"] = tuple(tuple(map(operator.index, group)) for group in self.categories)
         except TypeError:
             told = f"must list numbers of columns for each category, such as [[0, 1], [2, 3]], got {self.categories!r}"
             raise InputError(f"`categories` of DataChange {told}.") from None
-        object.__setattr__(self, "categories", groups)
 
     @cached_property
     def _content(self) -> dict[str, Any]:
         weights = None if self.class_weight is None else [[plain(k), float(v)] for k, v in self.class_weight.items()]
-        ends = {name: None if getattr(self, name) is None else getattr(self, name).tolist() for name in ("low", "high")}
         table = data_digest(self.X, self.y, *(() if self.sample_weight is None else (self.sample_weight,)))
-        told = {"kind": self.kind, "loss": self.loss, "C": self.C, "tolerance": self.tolerance, "class_weight": weights}
-        told |= {"rows": len(self.X), "table": table, **ends, "categories": [list(g) for g in self.categories]}
-        return {**told, "weight": self.weight}
+        told = {**vars(self), "class_weight": weights, "rows": len(self.X), "table": table}
+        return {name: as_json(told[name]) for name in SETTINGS}
 
     def to_dict(self) -> dict[str, Any]:
         """The settings, and the digest of the table, as JSON values."""
@@ -424,11 +420,8 @@ class DataChange(ChangedTable):
         """The set in words."""
         content, what = self._content, "logistic regression" if self.loss == "logistic" else "ridge classifier"
         with_weights = "" if self.class_weight is None and self.sample_weight is None else " with its weights"
-        change = {
-            "added": "added within the given ranges",
-            "replaced": "removed and as many added within the given ranges",
-        }
-        rows = change.get(self.kind, self.kind)
+        rows = self.kind.replace("replaced", "removed and as many added")
+        rows += " within the given ranges" if rows.endswith("added") else ""
         return (
             f"refits of the last layer as an L2-regularised {what} (C = {self.C:g}) to a gradient of at most "
             f"{self.tolerance:g} in the norm of the inverse Hessian, after at most delta of {content['rows']} training "

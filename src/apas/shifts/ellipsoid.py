@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._fields import EqualByContent, Fields
+from apas._fields import Fields
 from apas._random import LARGEST, Stream, standard_normals, unit_ball
 from apas._typing import Bools, Floats
 from apas._validation import check_number
@@ -19,14 +19,14 @@ from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import ABSENT, Dense, Model, Parameters, offers
 from apas.shifts.base import Ellipsoid, ShiftWords, ball_share, magnitudes
 from apas.shifts.fit_problem import last_layer_rows, slope
-from apas.shifts.selection import ALL_KINDS, check_layers, moving, placed, read_names, read_numbers, selected
+from apas.shifts.selection import ParameterShifts, check_layers, placed, read_names, read_numbers
 
 #: How far a covariance may be from symmetric, relative to its largest entry.
 SYMMETRIC = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EllipsoidShifts(EqualByContent):
+class EllipsoidShifts(ParameterShifts):
     """Every change of the parameters of a Mahalanobis length of at most `delta`: ``m' C^-1 m <= delta**2``.
 
     Parameters
@@ -59,6 +59,7 @@ class EllipsoidShifts(EqualByContent):
     layers: Any = field(default=None, kw_only=True)
     distribution: str = field(default="uniform", kw_only=True)
     kind: ClassVar[str] = "ellipsoid"
+    _owner: ClassVar[str] = "EllipsoidShifts"
 
     def __post_init__(self) -> None:
         try:
@@ -121,7 +122,7 @@ class EllipsoidShifts(EqualByContent):
 
     def moves(self, parameters: Parameters) -> Bools:
         """Which parameters move, shape (k,)."""
-        moves = moving(parameters, ALL_KINDS, self.layers, "EllipsoidShifts")
+        moves = self._moving(parameters)
         if np.count_nonzero(moves) != len(self._lower):
             told = f"one row per parameter that moves ({np.count_nonzero(moves)}), got {len(self._lower)}"
             raise InputError(f"`covariance` of EllipsoidShifts must have {told}; choose `layers`.")
@@ -153,11 +154,7 @@ class EllipsoidShifts(EqualByContent):
         points = standard_normals(size, stream, start, stop) if normal else unit_ball(size, 2.0, stream, start, stop)
         # no product of matrices, whose last bits depend on how many points are asked for
         points = np.einsum("ij,kj->ik", np.ascontiguousarray(points), self._lower)
-        return points if len(movers) == len(parameters) else placed(points, movers, len(parameters))
-
-    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins of the rows on every shifted model, shape (directions, rows)."""
-        return model.shifted_margins(X, target, directions, delta)
+        return placed(points, movers, len(parameters))
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
@@ -169,18 +166,15 @@ class EllipsoidShifts(EqualByContent):
 
         A normal distribution has no boundary: there it is True unless a parameter changed that does not move.
         """
-        if base.shapes != other.shapes:
-            raise InputError("the two models must have parameters of the same shapes to be compared.")
         if self.distribution == "normal":
-            return self.distance(base, other) == 0.0
-        return self._geometry(base).holds(base.values, other.values, delta)
+            return self._others_stay(base, other)
+        return self._others_stay(base, other) and self._geometry(base).holds(base.values, other.values, delta)
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The Mahalanobis length of the change, but for rounding; infinite if a parameter changed that stays."""
-        still = ~self.moves(base)
-        if not np.isfinite(other.values).all() or not np.array_equal(base.values[still], other.values[still]):
+        if not self._others_stay(base, other):
             return math.inf
-        moved = np.linalg.solve(self._lower, (other.values - base.values)[~still])
+        moved = np.linalg.solve(self._lower, (other.values - base.values)[self.moves(base)])
         return 0.0 if self.distribution == "normal" else float(np.linalg.norm(moved))
 
     @property
@@ -190,9 +184,8 @@ class EllipsoidShifts(EqualByContent):
         return ShiftWords(no_limit=limit if self.distribution == "normal" else "")
 
     def _some(self, parameters: Parameters) -> str:
-        still = int(np.count_nonzero(parameters.exist & ~self.moves(parameters)))
-        what = selected(parameters, ALL_KINDS, self.layers, "EllipsoidShifts")
-        return f"{len(self._lower)} {what} together move{{}}{f', {still} fixed' if still else ''}"
+        what = self._selected(parameters)
+        return f"{len(self._lower)} {what} together move{{}}{self._still(parameters)}"
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how."""

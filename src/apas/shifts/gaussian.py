@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from apas._random import LARGEST, Stream, standard_normals
 from apas._typing import Floats
-from apas.errors import InputError, Unsupported
+from apas.errors import Unsupported
 from apas.models.base import Model, Parameters
 from apas.shifts.base import ShiftWords, magnitudes, outward_share
-from apas.shifts.selection import ScaledShifts, placed
+from apas.shifts.selection import ScaledShifts
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -50,12 +48,7 @@ class GaussianShifts(ScaledShifts):
 
         Parameters that do not move take no random number.
         """
-        radii = self.radii(parameters)
-        movers = np.flatnonzero(radii)
-        points = standard_normals(len(movers), stream, start, stop)
-        if not self._plain(parameters):
-            points *= radii[movers]
-        return points if len(movers) == len(radii) else placed(points, movers, len(radii))
+        return self._drawn(standard_normals, parameters, stream, start, stop)
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
@@ -77,10 +70,7 @@ class GaussianShifts(ScaledShifts):
         A normal distribution has no boundary, so every distance is possible and `delta` plays no part; how likely it
         is, this does not say.
         """
-        if base.shapes != other.shapes:
-            raise InputError("the two models must have parameters of the same shapes to be compared.")
-        still = self.radii(base) == 0
-        return bool(np.isfinite(other.values).all() and np.array_equal(base.values[still], other.values[still]))
+        return self._others_stay(base, other)
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""

@@ -114,7 +114,7 @@ class JointShifts(EqualByContent):
 
     def embed(self, chain: DenseChain) -> DenseChain:
         """The model behind a row that moves with it."""
-        return chain.with_moving_row(int(chain.source.max()) + 1, alone=False)
+        return chain.with_moving_row(alone=False)
 
     def parameters_at(self, model: Model, values: Floats) -> Floats:
         """The first coordinates."""
@@ -186,10 +186,6 @@ class JointShifts(EqualByContent):
     @staticmethod
     def _of_row(words: str) -> str:
         return words.removesuffix("; the model does not move")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Both sets as JSON values."""
-        return {"kind": self.kind, "parameters": self.parameters.to_dict(), "row": self.row.to_dict()}
 
     @classmethod
     def from_dict(cls, about: Fields) -> JointShifts:

@@ -6,13 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
-from apas.models.base import ABSENT, Parameters
+from apas.models.base import Parameters
 from apas.shifts.base import Box
-from apas.shifts.selection import ScaledShifts, placed
+from apas.shifts.selection import ScaledShifts
 from apas.stats.uniform_sums import uniform_sum_share
 
 
@@ -58,15 +56,7 @@ class LinfShifts(ScaledShifts):
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
         ``radii[j]``; parameters that do not move take no random number.
         """
-        if self.is_whole and ABSENT not in parameters.kinds:
-            return unit_cube(parameters.values.size, stream, start, stop)
-        radii = self.radii(parameters)
-        if radii.all():
-            unit = unit_cube(len(radii), stream, start, stop)
-            unit *= radii
-            return unit
-        movers = np.flatnonzero(radii)
-        return placed(unit_cube(len(movers), stream, start, stop) * radii[movers], movers, len(radii))
+        return self._drawn(unit_cube, parameters, stream, start, stop)
 
     def linear_share(
         self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None

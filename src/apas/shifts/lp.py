@@ -8,23 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from apas._fields import EqualByContent, Fields
+from apas._fields import Fields
 from apas._random import Stream, unit_ball
 from apas._typing import Bools, Floats
 from apas.errors import InputError
-from apas.models.base import Model, Parameters
+from apas.models.base import Parameters
 from apas.shifts.base import Ball, ball_share, outward_share
-from apas.shifts.norms import lp_norm, projection, steepest_point, within_ball
-from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, read_kinds, read_names, selected
+from apas.shifts.norms import lp_norm, within_ball
+from apas.shifts.selection import ALL_KINDS, ParameterShifts, check_kinds, check_layers, placed, read_kinds, read_names
 
 #: The smallest p: below it, the root of a sum rounded to nearest has few digits left.
 LEAST = 0.001
 
 
 @dataclass(frozen=True, eq=False)
-class LpShifts(EqualByContent):
+class LpShifts(ParameterShifts):
     """Every model whose parameters, as one vector, differ from the base model's by at most `delta` in the L_p norm.
 
     Draws are uniform in that ball.
@@ -54,6 +53,7 @@ class LpShifts(EqualByContent):
     kinds: tuple[str, ...] = field(default=ALL_KINDS, kw_only=True)
     layers: Sequence[str | int] | None = field(default=None, kw_only=True)
     kind: ClassVar[str] = "lp"
+    _owner: ClassVar[str] = "LpShifts"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", _check_order(self.p))
@@ -62,7 +62,7 @@ class LpShifts(EqualByContent):
 
     def moves(self, parameters: Parameters) -> Bools:
         """Which parameters move, shape (k,)."""
-        moves = moving(parameters, self.kinds, self.layers, "LpShifts")
+        moves = self._moving(parameters)
         if not moves.any():
             told = f"must move at least one parameter, but {self} moves none of this model's"
             raise InputError(f"`shifts` {told}; choose other kinds or layers.")
@@ -84,11 +84,7 @@ class LpShifts(EqualByContent):
         """
         movers = np.flatnonzero(self.moves(parameters))
         points = unit_ball(len(movers), self.p, stream, start, stop)
-        return points if len(movers) == len(parameters) else placed(points, movers, len(parameters))
-
-    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins of the rows on every shifted model, shape (directions, rows)."""
-        return model.shifted_margins(X, target, directions, delta)
+        return placed(points, movers, len(parameters))
 
     def linear_share(
         self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
@@ -105,17 +101,14 @@ class LpShifts(EqualByContent):
         True is always right; for p that is no whole number up to 16, so is False but for vectors within about 1e-13
         (below p = 1, 1e-13 / p) of the surface, which may be refused.
         """
-        if base.shapes != other.shapes:
-            raise InputError("the two models must have parameters of the same shapes to be compared.")
         moves = self.moves(base)
-        if not np.array_equal(base.values[~moves], other.values[~moves]):
-            return False
-        return within_ball(base.values[moves], other.values[moves], self.p, float(delta))
+        inside = self._others_stay(base, other)
+        return inside and within_ball(base.values[moves], other.values[moves], self.p, float(delta))
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The norm of the change, but for rounding; infinite if a parameter changed that does not move."""
         moves = self.moves(base)
-        if not np.isfinite(other.values).all() or not np.array_equal(base.values[~moves], other.values[~moves]):
+        if not self._others_stay(base, other):
             return math.inf
         with np.errstate(over="ignore"):
             return float(lp_norm(other.values[moves] - base.values[moves], self.p))
@@ -130,46 +123,16 @@ class LpShifts(EqualByContent):
         """Whether all parameters move."""
         return self == LpShifts(self.p)
 
-    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
-        """Rows of changes (rows, k) pulled into the ball of radius `delta` (one, or one per row), up to rounding.
-
-        To the nearest point of the ball for p = 1 and 2, else along the line to its centre. Entries of parameters that
-        do not move must be 0, and stay so.
-        """
-        return projection(moves, self.p, delta)
-
-    def steepest(self, gradients: Floats) -> Floats:
-        """Per row of gradients (rows, k) the point u of the unit ball with the least ``gradient @ u``.
-
-        Entries of parameters that do not move must be 0, and stay so.
-        """
-        return steepest_point(gradients, self.p)
-
-    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
-        """Parameters (k,), or several as (rows, k), brought inside the ball around `base`, without tolerance.
-
-        What `contains` accepts stays as it is, but for parameters that do not move; the rest is pulled towards `base`.
-        """
-        return self.geometry(base).pull_inside(base, values, delta)
-
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""
         return f"uniform in {self.region(parameters)}"
 
     def region(self, parameters: Parameters) -> str:
         """The set itself in words."""
-        moves = self.moves(parameters)
-        movers, still = int(np.count_nonzero(moves)), int(np.count_nonzero(parameters.exist & ~moves))
-        what = selected(parameters, self.kinds, self.layers, "LpShifts")
-        fixed = f", {still} fixed" if still else ""
+        movers, what = int(np.count_nonzero(self.moves(parameters))), self._selected(parameters)
         mover = f"{movers} {what} together move" if movers > 1 else f"the one parameter chosen from the {what} moves"
         norm = "norm" if self.p >= 1 else "quasi-norm"
-        return f"the ball in which {mover} by at most delta in the L{self.p:.15g} {norm}{fixed}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the set again, as JSON values."""
-        layers = None if self.layers is None else list(self.layers)
-        return {"kind": "lp", "p": self.p, "kinds": list(self.kinds), "layers": layers}
+        return f"the ball in which {mover} by at most delta in the L{self.p:.15g} {norm}{self._still(parameters)}"
 
     @classmethod
     def from_dict(cls, about: Fields) -> LpShifts:

@@ -17,7 +17,7 @@ from apas.models.base import Dense, Model, Named, Parameters, Raw, ReadsCells, S
 from apas.models.dense_chain import DenseChain
 from apas.models.predictor import is_coded
 from apas.shifts.base import Box, ShiftWords, magnitudes
-from apas.shifts.selection import placed, read_factors, read_names, read_numbers, scalar
+from apas.shifts.selection import placed, position, read_factors, read_names, read_numbers, scalar
 
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
@@ -120,7 +120,7 @@ class InputNoise(EqualByContent):
 
     def embed(self, chain: DenseChain) -> DenseChain:
         """The model behind a row that moves, and nothing else does."""
-        return chain.with_moving_row(0, alone=True)
+        return chain.with_moving_row(alone=True)
 
     def parameters_at(self, model: Model, values: Floats) -> Floats:
         """Those of the model, which does not move."""
@@ -137,7 +137,7 @@ class InputNoise(EqualByContent):
         """Uniform numbers of [-1, 1), 0 for features that do not move, shape (stop - start, features)."""
         movers = np.flatnonzero(self.radii(parameters))
         unit = unit_cube(len(movers), stream, start, stop)
-        return unit if len(movers) == len(parameters) else placed(unit, movers, len(parameters))
+        return placed(unit, movers, len(parameters))
 
     def moved(self, model: Model, X: ArrayLike, directions: ArrayLike, delta: float) -> Floats:
         """Rows in model units after the noise of each direction, shape (directions, rows, features)."""
@@ -216,14 +216,6 @@ class InputNoise(EqualByContent):
         stepping = f", {_some(whole)} in whole steps" if whole else ""
         return f"the box in which {what} of the row moves by at most {size}{stepping}; the model does not move"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the set again, as JSON values."""
-        scale = self.scale
-        scale = {str(k): v for k, v in scale.items()} if isinstance(scale, Mapping) else np.asarray(scale).tolist()
-        integers = None if self.integers is None else {str(k): v for k, v in self.integers.items()}  # type: ignore[union-attr]
-        features = None if self.features is None else list(self.features)
-        return {"kind": "noise", "scale": scale, "features": features, "integers": integers}
-
     @classmethod
     def from_dict(cls, about: Fields) -> InputNoise:
         """The set that a file describes."""
@@ -243,17 +235,13 @@ class InputNoise(EqualByContent):
 
 def _place(parameters: Parameters, feature: Any, argument: str) -> int:
     """Position of a feature given by name or index."""
-    names = parameters.names
-    if isinstance(feature, str) and feature in names:
-        return names.index(feature)
-    if isinstance(feature, str) and feature.lstrip("-").isdecimal():
-        feature = int(feature)  # an index that has been through JSON, where keys are texts
-    if isinstance(feature, int) and not isinstance(feature, bool) and -len(names) <= feature < len(names):
-        return feature % len(names)
-    raise InputError(
-        f"`{argument}` of InputNoise must name features of the model ({_some(names, 8)}) or index them "
-        f"(0 to {len(names) - 1}), got {feature!r}."
-    )
+    place = position(parameters.names, feature)
+    if place is None:
+        raise InputError(
+            f"`{argument}` of InputNoise must name features of the model ({_some(parameters.names, 8)}) or index them "
+            f"(0 to {len(parameters) - 1}), got {feature!r}."
+        )
+    return place
 
 
 def _check_scale(scale: Any) -> Any:

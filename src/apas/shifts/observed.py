@@ -51,9 +51,9 @@ class ListedModels:
     def from_dict(cls, about: Fields) -> AbsentModels:
         """What a file holds of the models."""
         about.only("kind", "models", "process", "order")
-        digests = [Fields({"models": d}, about.where).digest("models") for d in about.items("models")]
+        process = None if about.is_null("process") else about.text("process")
         in_order = "order" in about.content and about.choice("order", "training") == "training"
-        return AbsentModels(tuple(digests), None if about.is_null("process") else about.text("process"), in_order)
+        return AbsentModels(about.digests("models"), process, in_order)
 
     def with_models(self, models: Sequence[Any]) -> ObservedShifts:
         """The set with its models, which must be the very ones."""
@@ -134,16 +134,11 @@ class ObservedShifts(ListedModels, EqualByContent):
         if process is not None and not (isinstance(process, str) and process.strip()):
             raise InputError(f"`process` of ObservedShifts must say how the models were made, got {process!r}.")
         models = tuple(read_model(model, f"`models[{i}]` of ObservedShifts") for i, model in enumerate(listed))
-        object.__setattr__(self, "models", models)
-        object.__setattr__(self, "process", process)
-        object.__setattr__(self, "digests", tuple(model_digest(model) for model in models))
-        if len(set(self.digests)) < len(models):
-            warnings.warn(
-                f"only {len(set(self.digests))} of the {len(models)} models of ObservedShifts are different; a claim "
-                "about the process they came from needs independent models.",
-                GuaranteeWarning,
-                stacklevel=3,
-            )
+        # the dictionary, since attributes of the set are frozen
+        vars(self).update(models=models, process=process, digests=tuple(map(model_digest, models)))
+        if (different := len(set(self.digests))) < len(models):
+            told = f"only {different} of the {len(models)} models of ObservedShifts are different; a claim about"
+            warnings.warn(f"{told} the process they came from needs independent models.", GuaranteeWarning, 3)
 
     @classmethod
     def from_process(
@@ -204,8 +199,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         how = {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window, "keep": keep}
         refits = RefitSeries(estimator, X, y, n_jobs, **how, warm_start=warm_start, rng=rng, folder=folder)
         shifts = cls([refits.model(0)], process=refits.process, in_order=True)
-        object.__setattr__(shifts, "_refits", refits)
-        object.__setattr__(shifts, "_most", most)
+        vars(shifts).update(_refits=refits, _most=most)
         return shifts
 
     @property
@@ -217,8 +211,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         """Train models of the process until there are so many; whether there are."""
         while len(self) < count and self._refits is not None:
             model = self._refits.model(len(self))
-            object.__setattr__(self, "models", (*self.models, model))
-            object.__setattr__(self, "digests", (*self.digests, model_digest(model)))
+            vars(self).update(models=(*self.models, model), digests=(*self.digests, model_digest(model)))
             if len(self) == 2 and self.digests[0] == self.digests[1]:
                 told = "the first two models of the process are the same; a claim about it needs independent ones"
                 warnings.warn(f"{told}, so let it draw rows or use an estimator with a seed.", GuaranteeWarning, 2)
@@ -252,7 +245,8 @@ class ObservedShifts(ListedModels, EqualByContent):
 
         def rows(number: int, other: Model) -> Floats:
             doubt = unidentified(other) if offers(other, Raw) and other is not model else ""
-            if doubt or _preprocessing(other) != _preprocessing(model):
+            ours, theirs = (_describe(one).get("preprocessing") for one in (model, other))
+            if doubt or theirs != ours:
                 what = f"is not identified: {doubt}" if doubt else "has another preprocessing"
                 raise InputError(
                     f"`X` of ObservedShifts.margins must be rows that every model reads alike, but `models[{number}]` "
@@ -289,7 +283,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         # by what they hold: the same table may have been changed since
         if not same or not (last.equals(points) if is_frame(points) else np.array_equal(last, points)):
             kept = {}
-            object.__setattr__(self, "_last", (points.copy(), kept))
+            vars(self)["_last"] = points.copy(), kept
         return kept  # type: ignore[no-any-return]
 
     def _margins(self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: Sizes) -> Floats:
@@ -327,7 +321,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         """How large the numbers behind margins on a model get; `sizes` are theirs, of a model that does not tell."""
         other = self.models[number]
         if offers(other, Scaled):
-            return other.margin_scale(X, np.zeros(len(self.models[number].parameters)), 0.0)
+            return other.margin_scale(X, np.zeros(len(other.parameters)), 0.0)
         return np.where(np.isinf(sizes), 0.0, sizes)  # a class that it does not know
 
     def _change(self, model: Model, number: int) -> Floats:
@@ -358,14 +352,14 @@ class ObservedShifts(ListedModels, EqualByContent):
         if self.in_order and (sizes == 1).all():  # each model has its own, see `margins_read`
             return np.zeros(len(X))
         largest = magnitudes(model, X, target, np.zeros(len(model.parameters)), 0.0)
-        reader = self._reader(points) if points is not None else lambda number, other: X
         if (sizes != 1).any():
             reach = np.zeros(len(model.parameters))
             for number in range(len(self)):  # one at a time: all together may not fit into memory
                 np.maximum(reach, np.abs(self._change(model, number)), out=reach)
             return np.maximum(largest, magnitudes(model, X, target, reach, np.maximum(sizes, 1.0)))
+        reader = None if points is None else self._reader(points)
         for number, other in enumerate(self.models):
-            rows = reader(number, other)
+            rows = X if reader is None else reader(number, other)
             known = rows[:, 0] if offers(other, Scaled) else np.abs(_towards(model, other, number, rows, target))
             largest = np.maximum(largest, self._scale(number, rows, known))
         return largest
@@ -426,7 +420,3 @@ def _describe(model: Model) -> dict[str, Any]:
     """All that decides a margin besides the parameters."""
     described = model.describe() if offers(model, Described) else {"classes": list(model.classes)}
     return {key: value for key, value in described.items() if key != "feature_names"}
-
-
-def _preprocessing(model: Model) -> Any:
-    return _describe(model).get("preprocessing")

@@ -269,8 +269,10 @@ def _prepare(
         raise InputError("`X` of retrain must hold rows of equal length, got rows of different lengths.") from None
     if not rows.shape or not rows.shape[0]:
         raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
-    labels = check_labels(y, int(rows.shape[0]), owner="retrain")
-    sample = _Sample(int(rows.shape[0]), bool(bootstrap), fraction, *_read_periods(when, window, int(rows.shape[0])))
+    count = int(rows.shape[0])
+    labels, periods = check_labels(y, count, owner="retrain"), _read_periods(when, window, count)
+    check_share(fraction, count, "retrain", "the rows")
+    sample = _Sample(count, bool(bootstrap), fraction, *periods)
     recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, 0, options)
     kept = None if folder is None else RefitFolder(folder)
     known = None if kept is None or kept.recipe is None or rng is not None else kept.recipe[2]
@@ -319,9 +321,6 @@ class _Sample:
     periods: Integers | None
     window: int
 
-    def __post_init__(self) -> None:
-        check_share(self.fraction, self.rows, "retrain", "the rows")
-
     @property
     def is_whole(self) -> bool:
         """Whether every model sees all rows."""
@@ -347,9 +346,8 @@ class _Sample:
         if self.fraction != 1:
             how = f"{how or 'a random part of '}{float(self.fraction):g} of "
         if self.periods is not None:
-            how = (
-                f"{how}a window of {self.window} of {int(self.periods.max()) + 1} periods, which begins at random, of "
-            )
+            window = f"a window of {self.window} of {int(self.periods.max()) + 1} periods"
+            how = f"{how}{window}, which begins at random, of "
         return how
 
 
@@ -366,9 +364,8 @@ def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, i
     try:
         distinct, periods = np.unique(listed, return_inverse=True)
     except TypeError:
-        raise InputError(
-            "`when` of retrain must hold periods that have an order, got ones of different types."
-        ) from None
+        told = "must hold periods that have an order, got ones of different types"
+        raise InputError(f"`when` of retrain {told}.") from None
     length = check_integer(window, "window", "retrain", least=1)
     if length > len(distinct):
         raise InputError(f"`window` of retrain must be at most the number of periods ({len(distinct)}), got {length}.")
@@ -487,13 +484,7 @@ def _clone(value: Any) -> Any:
 
 
 def _set_seeds(estimator: Any, seeds: Stream, i: int) -> Any:
-    """The estimator with a seed in every setting of its own and its steps' that takes one."""
-    names = _seed_names(estimator)
-    return estimator.set_params(**dict(zip(names, drawn_seeds(seeds, i * len(names), len(names)), strict=True)))
-
-
-def _seed_names(estimator: Any) -> list[str]:
-    """Settings that are seeds, under either name that libraries have for them."""
+    """The estimator with a seed in every setting of its own and its steps' that takes one, under either name for it."""
     settings = estimator.get_params()
     names = {name for name in settings if name.split("__")[-1] in ("random_state", "random_seed")}
     parts = {"": estimator} | {f"{k}__": v for k, v in settings.items() if hasattr(v, "get_params")}
@@ -501,7 +492,8 @@ def _seed_names(estimator: Any) -> list[str]:
         known = inspect.signature(type(part)).parameters
         if "random_seed" in known and not names & {f"{prefix}random_state", f"{prefix}random_seed"}:
             names.add(f"{prefix}random_seed")
-    return sorted(names)
+    drawn = drawn_seeds(seeds, i * len(names), len(names))
+    return estimator.set_params(**dict(zip(sorted(names), drawn, strict=True)))
 
 
 def _check_estimator(estimator: Any, warm_start: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Self
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._fields import EqualByContent, Fields, as_number
+from apas._random import Stream
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
@@ -36,43 +37,14 @@ def check_layers(layers: Any) -> tuple[str | int, ...] | None:
     return None if layers is None else tuple(scalar(layer) for layer in _listed(layers))
 
 
-def chosen_layers(parameters: Parameters, layers: Sequence[str | int] | None, owner: str) -> set[str]:
-    """Names of the layers that `layers` names or indexes; None means all."""
-    if layers is None:
-        return set(parameters.layers)
-    return {layer_name(parameters, layer, "layers", owner) for layer in layers}
-
-
-def layer_name(parameters: Parameters, layer: str | int, argument: str, owner: str) -> str:
-    """Name of a layer given by name or index."""
-    names = parameters.layer_names
-    if isinstance(layer, str) and layer not in names and re.fullmatch(r"-?\d{1,9}", layer):
-        layer = int(layer)  # an index that has been through JSON, where keys are texts
-    if isinstance(layer, int) and not isinstance(layer, bool) and -len(names) <= layer < len(names):
-        return names[layer]
-    if isinstance(layer, str) and layer in names:
-        return layer
-    raise InputError(
-        f"`{argument}` of {owner} must name layers of the model ({', '.join(names)}) or index them "
-        f"(0 to {len(names) - 1}), got {layer!r}."
-    )
-
-
-def moving(parameters: Parameters, kinds: tuple[str, ...], layers: Sequence[str | int] | None, owner: str) -> Bools:
-    """Which parameters are of one of the kinds and in one of the layers, shape (k,)."""
-    chosen = chosen_layers(parameters, layers, owner)
-    moves = np.zeros(len(parameters), dtype=bool)
-    for kind, layer, part in zip(parameters.kinds, parameters.layers, parameters.slices, strict=True):
-        moves[part] = kind in kinds and layer in chosen
-    return moves
-
-
-def selected(parameters: Parameters, kinds: tuple[str, ...], layers: Sequence[str | int] | None, owner: str) -> str:
-    """What moves, in words: "weights and biases of layer0", or "weights" if there are no biases."""
-    chosen = chosen_layers(parameters, layers, owner)
-    there = {kind for kind, layer in zip(parameters.kinds, parameters.layers, strict=True) if layer in chosen}
-    what = " and ".join(_PLURALS[kind] for kind in kinds if kind in there)
-    return what if layers is None else f"{what} of {', '.join(sorted(chosen))}"
+def position(names: Sequence[str], key: Any) -> int | None:
+    """Where a name stands, or what an index means; None if it is neither."""
+    if isinstance(key, str) and key in names:
+        return names.index(key)
+    if isinstance(key, str) and re.fullmatch(r"-?\d{1,9}", key):
+        key = int(key)  # an index that has been through JSON, where keys are texts
+    known = isinstance(key, int) and not isinstance(key, bool) and -len(names) <= key < len(names)
+    return key % len(names) if known else None
 
 
 @lru_cache(maxsize=256)
@@ -85,6 +57,8 @@ def whole_words(kinds: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> 
 
 def placed(points: Floats, movers: Indices, size: int) -> Floats:
     """Points of the parameters that move as points of all `size` parameters, 0 elsewhere, in the same memory order."""
+    if len(movers) == size:
+        return points
     order = "F" if points.flags.f_contiguous and len(points) > 1 else "C"
     directions = np.zeros((len(points), size), order=order)  # type: ignore[call-overload]
     directions[:, movers] = points
@@ -101,13 +75,70 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScaledShifts(EqualByContent):
-    """The options that boxes and normal shifts share: which parameters move, and in what proportion."""
+class ParameterShifts(EqualByContent):
+    """What sets share that move parameters of a model: those of some kinds, in some layers."""
 
     _owner: ClassVar[str]
-    kind: ClassVar[str]
+    kinds: tuple[str, ...] = ALL_KINDS
+    layers: Sequence[str | int] | None
 
+    def radii(self, parameters: Parameters) -> Floats:
+        """How far each parameter moves when delta is 1, shape (k,)."""
+        raise NotImplementedError
+
+    def _layer(self, parameters: Parameters, layer: str | int, argument: str) -> str:
+        """Name of a layer given by name or index."""
+        names = parameters.layer_names
+        place = position(names, layer)
+        if place is None:
+            raise InputError(
+                f"`{argument}` of {self._owner} must name layers of the model ({', '.join(names)}) or index them "
+                f"(0 to {len(names) - 1}), got {layer!r}."
+            )
+        return names[place]
+
+    def _chosen(self, parameters: Parameters) -> set[str]:
+        """Names of the layers that move."""
+        if self.layers is None:
+            return set(parameters.layers)
+        return {self._layer(parameters, layer, "layers") for layer in self.layers}
+
+    def _moving(self, parameters: Parameters) -> Bools:
+        """Which parameters are of one of the kinds and in one of the layers, shape (k,)."""
+        chosen, moves = self._chosen(parameters), np.zeros(len(parameters), dtype=bool)
+        for kind, layer, part in zip(parameters.kinds, parameters.layers, parameters.slices, strict=True):
+            moves[part] = kind in self.kinds and layer in chosen
+        return moves
+
+    def _selected(self, parameters: Parameters) -> str:
+        """What moves, in words: "weights and biases of layer0", or "weights" if there are no biases."""
+        chosen = self._chosen(parameters)
+        there = {kind for kind, layer in zip(parameters.kinds, parameters.layers, strict=True) if layer in chosen}
+        what = " and ".join(_PLURALS[kind] for kind in self.kinds if kind in there)
+        return what if self.layers is None else f"{what} of {', '.join(sorted(chosen))}"
+
+    def _still(self, parameters: Parameters, named: int = 0) -> str:
+        """How many do not move, besides those that are named, in words that follow a comma; empty if there are none."""
+        still = int(np.count_nonzero(parameters.exist & (self.radii(parameters) == 0))) - named
+        return f", {still} fixed" if still else ""
+
+    def _others_stay(self, base: Parameters, other: Parameters) -> bool:
+        """Whether parameters are finite, and those that do not move the same."""
+        if base.shapes != other.shapes:
+            raise InputError("the two models must have parameters of the same shapes to be compared.")
+        still = self.radii(base) == 0
+        return bool(np.isfinite(other.values).all() and np.array_equal(base.values[still], other.values[still]))
+
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
+        """Margins of the rows on every shifted model, shape (directions, rows)."""
+        return model.shifted_margins(X, target, directions, delta)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScaledShifts(ParameterShifts):
+    """The options that boxes and normal shifts share: which parameters move, and in what proportion."""
+
+    kind: ClassVar[str]
     relative: bool = False
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None = None
@@ -138,7 +169,7 @@ class ScaledShifts(EqualByContent):
         """How far each parameter moves when delta is 1, shape (k,); of normal shifts the standard deviation."""
         if self._plain(parameters):
             return np.ones(parameters.values.size)
-        radii = moving(parameters, self.kinds, self.layers, self._owner).astype(np.float64)
+        radii = self._moving(parameters).astype(np.float64)
         if self.relative:
             sizes = np.abs(parameters.values)
             radii *= np.maximum(sizes, self.floor, out=sizes)
@@ -153,25 +184,31 @@ class ScaledShifts(EqualByContent):
         factors = np.ones(len(parameters))
         if isinstance(self.scale, Mapping):
             for key, factor in self.scale.items():
-                name = layer_name(parameters, key, "scale", self._owner)
+                name = self._layer(parameters, key, "scale")
                 for layer, part in zip(parameters.layers, parameters.slices, strict=True):
                     if layer == name:
-                        factors[part] = _factor(factor)
+                        factors[part] = factor
         elif self.scale is not None:
             factors = _flat_scale(self.scale, parameters, self._owner)
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
             raise InputError(f"`scale` of {self._owner} must hold finite numbers of at least 0.")
         return factors
 
-    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins of the rows on every shifted model, shape (directions, rows)."""
-        return model.shifted_margins(X, target, directions, delta)
+    def _drawn(
+        self, unit: Callable[[int, Stream, int, int], Floats], parameters: Parameters, stream: Stream, *ends: int
+    ) -> Floats:
+        """Points that `unit` draws for the parameters that move, times their radii; the others take no number."""
+        radii = self.radii(parameters)
+        movers = np.flatnonzero(radii)
+        points = unit(len(movers), stream, *ends)
+        if not self._plain(parameters):
+            points *= radii[movers]
+        return placed(points, movers, len(radii))
 
     def _within_box(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
-        if base.shapes != other.shapes:
-            raise InputError("the two models must have parameters of the same shapes to be compared.")
-        return bool(within_box(base.values, self.radii(base), delta, other.values).all())
+        inside = self._others_stay(base, other)
+        return inside and bool(within_box(base.values, self.radii(base), delta, other.values).all())
 
     def _box_distance(self, base: Parameters, other: Parameters) -> float:
         """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
@@ -188,47 +225,23 @@ class ScaledShifts(EqualByContent):
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""
-        count = int(np.count_nonzero(self.radii(parameters)))
-        what = selected(parameters, self.kinds, self.layers, self._owner)
+        count, what = int(np.count_nonzero(self.radii(parameters))), self._selected(parameters)
         movers = f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}"
         return movers, size, self._fixed(parameters)
 
     def _fixed(self, parameters: Parameters) -> str:
-        """What does not move, in words that follow a comma; empty if everything moves."""
-        zeros, some = self._zeros(parameters)
-        still = int(np.count_nonzero(parameters.exist & (self.radii(parameters) == 0))) - zeros
-        fixed = f", {still} fixed" if still else ""
-        if zeros:
-            named = ", ".join(some) + (", ..." if zeros > len(some) else "")
-            fixed += f", {zeros} that {'is' if zeros == 1 else 'are'} 0 and so cannot move ({named})"
-        return fixed
-
-    def _zeros(self, parameters: Parameters) -> tuple[int, list[str]]:
-        """How many parameters a relative shift leaves alone because they are 0, and the names of the first three."""
+        """What does not move, and the first three of those that a relative shift leaves alone because they are 0."""
         if not self.relative or self.floor:
-            return 0, []
-        chosen, count, names = chosen_layers(parameters, self.layers, self._owner), 0, list[str]()
-        factors = self._factors(parameters)
-        tensors = zip(parameters.names, parameters.kinds, parameters.layers, parameters.slices, strict=True)
-        for (name, kind, layer, part), shape in zip(tensors, parameters.shapes, strict=True):
-            if kind in self.kinds and layer in chosen:
-                idle = (parameters.values[part] == 0) & (factors[part] > 0)
-                first = np.flatnonzero(idle)[: 3 - len(names)]  # of millions of them no more are named
-                places = np.stack(np.unravel_index(first, shape), axis=-1).tolist() if shape else [[]] * len(first)
-                names += [f"{name}[{', '.join(map(str, place))}]" for place in places]
-                count += int(np.count_nonzero(idle))
-        return count, names
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the set again, as JSON values."""
-        scale: Any = None
-        if isinstance(self.scale, Mapping):
-            scale = {str(key): _factor(value) for key, value in self.scale.items()}
-        elif self.scale is not None:
-            scale = [np.asarray(s).tolist() for s in self.scale]
-        layers = None if self.layers is None else list(self.layers)
-        about = {"kind": self.kind, "relative": self.relative, "kinds": list(self.kinds), "layers": layers}
-        return {**about, "scale": scale, "floor": self.floor}
+            return self._still(parameters)
+        idle = self._moving(parameters) & (parameters.values == 0) & (self._factors(parameters) > 0)
+        zeros, some = int(np.count_nonzero(idle)), list[str]()
+        for name, shape, part in zip(parameters.names, parameters.shapes, parameters.slices, strict=True):
+            first = np.flatnonzero(idle[part])[: 3 - len(some)]
+            places = np.stack(np.unravel_index(first, shape), axis=-1).tolist() if shape else [[]] * len(first)
+            some += [f"{name}[{', '.join(map(str, place))}]" for place in places]
+        named = ", ".join(some) + (", ..." if zeros > len(some) else "")
+        why = f", {zeros} that {'is' if zeros == 1 else 'are'} 0 and so cannot move ({named})"
+        return self._still(parameters, zeros) + (why if zeros else "")
 
     @classmethod
     def from_dict(cls, about: Fields, **more: Any) -> Self:
@@ -288,7 +301,7 @@ def _copy(scale: Any, owner: str) -> Any:
     if scale is None:
         return None
     if isinstance(scale, Mapping):
-        return {scalar(key): value for key, value in scale.items()}
+        return {scalar(key): _factor(value) for key, value in scale.items()}
     try:
         return tuple(np.array(s, dtype=np.float64) for s in scale)
     except (TypeError, ValueError):

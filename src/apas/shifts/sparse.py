@@ -14,7 +14,7 @@ from apas._typing import Floats
 from apas._validation import check_integer
 from apas.models.base import Parameters
 from apas.shifts.base import Sparse
-from apas.shifts.selection import ScaledShifts, placed, selected
+from apas.shifts.selection import ScaledShifts, placed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +73,7 @@ class SparseShifts(ScaledShifts):
             place = np.where(points[rows, place] != 0, last, place)
             points[rows, place] = sizes[:, i]
         points *= radii[movers]
-        return points if len(movers) == len(radii) else placed(points, movers, len(radii))
+        return placed(points, movers, len(radii))
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether at most `count` parameters differ, each by at most ``delta * radii``, decided in real arithmetic."""
@@ -99,12 +99,8 @@ class SparseShifts(ScaledShifts):
     def _some(self, parameters: Parameters) -> tuple[str, str, str]:
         """How many of what, by how much, and what does not move: words of a sentence."""
         movers = np.count_nonzero(self.radii(parameters))
-        what = selected(parameters, self.kinds, self.layers, self._owner)
-        return f"{min(self.count, movers)} of {movers} {what}", *self._words(parameters)[1:]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the set again, as JSON values."""
-        return {**super().to_dict(), "count": self.count}
+        some = f"{min(self.count, movers)} of {movers} {self._selected(parameters)}"
+        return some, *self._words(parameters)[1:]
 
     @classmethod
     def from_dict(cls, about: Fields, **more: Any) -> Self:

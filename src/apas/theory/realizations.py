@@ -144,7 +144,7 @@ def _with_threshold(network: FeedForward, tau: Any) -> FeedForward:
         tau = check_probability(tau, "tau", "distinct_realizations")
     elif isinstance(tau, bool) or not isinstance(tau, Real) or not math.isfinite(tau):
         raise InputError(f"`tau` of distinct_realizations must be a finite number, got {reprlib.repr(tau)}.")
-    return network._with(threshold=float(tau), feature_names=None)
+    return network.with_options(threshold=float(tau), feature_names=None)
 
 
 def _side(network: FeedForward, row: Floats) -> int | None:

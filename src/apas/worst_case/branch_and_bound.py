@@ -89,7 +89,7 @@ class _PhaseTree:
 
     def lines(self, phases: list[_Phases], slopes: list[_Slopes]) -> list[LayerLines]:
         """The lines of each case."""
-        fields = [dict(vars(line)) for line in self.base]
+        fields = [{k: v for k, v in vars(line).items() if k != "heights"} for line in self.base]
         for i, (down, up, beta) in enumerate(slopes, start=1):
             fields[i].update(down_slope=down, up_slope=up, beta=beta)
         for (i, side), table, phase in zip(self.kinds, self.tables, phases, strict=True):
@@ -221,7 +221,7 @@ class PhaseSearch:
         self._note(_try_activations(pushes, [m[open_cases] for m in means]))
         if self.least < -self.allowance:
             return left
-        _, arguments, points = linear.ascend(tree.layers, current, carried, carried.bound)
+        _, _, arguments, points = linear.gradients(tree.layers, current, carried)
         gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
         left = _branch(left, [g[open_cases] for g in gaps])
         self.nodes += len(left)

@@ -133,13 +133,15 @@ class RefitScores(WhitenedFit):
         flat = self._flattest(radius)
         gram, error = self.gram(flat)
         matrix, error = gram + self.ridge, error + self.ridge_off
-        curved = least_eigenvalue(matrix, error)
-        return self._largest(radius, flat, matrix, error, curved), radius * curved
+        grown = radius * least_eigenvalue(matrix, error)
+        # rounding of a difference is a part of its terms
+        room = grown - self.start - 4 * UNIT * (abs(grown) + self.start)
+        if self.kind == "added":
+            return RefitBall(radius, _below(room / self._cost_of_added(radius))), grown
+        return self._largest(radius, flat, room, matrix, error), grown
 
     def _costs(self, radius: float, flat: Floats) -> Floats:
         """Per row the most that its change can take from the gradient's growth, without its norm."""
-        if self.kind == "added":
-            return np.zeros(len(self.m))
         effects = self.effects(radius)
         cost = np.maximum(effects.up, effects.down)
         if self.kind == "relabelled":
@@ -152,16 +154,16 @@ class RefitScores(WhitenedFit):
         """The same for an added row, with its norm."""
         if not self.reach:
             return 0.0
-        most = 1.0 if self.problem.logistic else self._farthest_score() + self.reach * radius + 1.0
+        most = 1.0
+        if not self.problem.logistic:  # by the largest magnitude of a score at the centre
+            points, starts = self.added.points
+            scores = np.abs(points @ self.theta) + gamma(len(self.theta)) * (np.abs(points) @ np.abs(self.theta))
+            most = float(np.maximum.reduceat(scores, starts).sum()) * self.wide + self.reach * radius + 1.0
         return self.added.weight * most * self.reach * (1 + 1e-13)
 
-    def _largest(self, radius: float, flat: Floats, matrix: Floats, error: float, curved: float) -> RefitBall:
+    def _largest(self, radius: float, flat: Floats, room: float, matrix: Floats, error: float) -> RefitBall:
         """The most changes whose refits lie within a radius, by a sum of the largest costs or a quadratic bound."""
         b, extra = self._costs(radius, flat), self._cost_of_added(radius)
-        # rounding of a difference is a part of its terms
-        room = radius * curved - self.start - 4 * UNIT * (abs(radius * curved) + self.start)
-        if self.kind == "added":
-            return RefitBall(radius, _below(room / extra))
         costs = b * self.norms * (1 + 8 * UNIT)
         order = np.argsort(-costs, kind="stable")
         b, costs = b[order], costs[order]
@@ -193,7 +195,8 @@ class RefitScores(WhitenedFit):
     def curve(self, u: Floats, ball: RefitBall) -> Floats:
         """Lower bounds on ``u @ theta`` over every refit after at most 0, 1, ... changes, up to those of the ball."""
         v, radius, effects = self.W @ u, ball.radius, self.effects(ball.radius)
-        length, off = self._length(u, v)
+        off = gamma(len(v)) * float(np.linalg.norm(np.abs(self.W) @ np.abs(u))) * self.wide
+        length = (float(np.linalg.norm(v)) + off) * self.wide
         a = self.zt @ v
         a_off = (gamma(len(v)) * self.norms + self.zt_off) * length
         score, score_off = float(u @ self.theta), gamma(len(u) + 1) * float(np.abs(u) @ np.abs(self.theta)) * self.wide
@@ -211,11 +214,6 @@ class RefitScores(WhitenedFit):
             falls = falls + top.cumsum() * (1 + gamma(ball.changes + 2))
         falls = np.concatenate([[0.0], falls])
         return np.asarray(score - score_off - (fixed + falls) * (1 + 1e-13) - 8 * UNIT * abs(score))
-
-    def _length(self, u: Floats, v: Floats) -> tuple[float, float]:
-        """The norm of a whitened row, and how far off it may be."""
-        off = gamma(len(v)) * float(np.linalg.norm(np.abs(self.W) @ np.abs(u))) * self.wide
-        return (float(np.linalg.norm(v)) + off) * self.wide, off
 
     def largest(self, u: Floats, offset: float) -> tuple[int, float, RefitBall | None]:
         """The most changes after which every refit scores above `offset`, the bound then, and the ball of it."""
@@ -273,12 +271,6 @@ class RefitScores(WhitenedFit):
         sizes = np.linalg.norm(np.abs(points) @ np.abs(self.W).T, axis=1)
         error = gamma(8 * len(self.W) + 16 + pairs.size) * float(np.maximum.reduceat(sizes, starts).sum()) ** 2
         return math.sqrt(max(0.0, float(pairs.sum())) + error) * self.wide
-
-    def _farthest_score(self) -> float:
-        """The largest magnitude of a score at the centre among rows that may be added."""
-        points, starts = self.added.points
-        scores = np.abs(points @ self.theta) + gamma(len(self.theta)) * (np.abs(points) @ np.abs(self.theta))
-        return float(np.maximum.reduceat(scores, starts).sum()) * self.wide
 
     def worst_added(self, v: Floats, radius: float) -> tuple[float, Floats, float, Floats]:
         """How much an added row can take from the score of a whitened row at most; about the worst one, and its label.
@@ -430,12 +422,11 @@ def _upper_side(x: Floats, y: Floats) -> Indices:
     for i in np.lexsort((-y, x)).tolist():
         if kept and x[i] == x[kept[-1]]:
             continue
-        while len(kept) > 1 and _turns_left(x, y, kept[-2], kept[-1], i):
+        while len(kept) > 1:
+            a, b = kept[-2:]
+            # whether the way from a to here passes above b, or through it
+            if not (x[b] - x[a]) * (y[i] - y[a]) >= (x[i] - x[a]) * (y[b] - y[a]):
+                break
             kept.pop()
         kept.append(i)
     return np.array(kept)
-
-
-def _turns_left(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
-    """Whether the way from a to c passes above b, or through it."""
-    return bool((x[b] - x[a]) * (y[c] - y[a]) >= (x[c] - x[a]) * (y[b] - y[a]))

@@ -20,7 +20,7 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.optimize.highs import advise, verified_bound
-from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters
+from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, joint_direction, output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.intervals import Boxes, is_exact, rivals, worst_corners
 from apas.worst_case.linear import Relaxation, Relaxed, ascend, carried_back
@@ -186,9 +186,10 @@ class _RowVerdicts:
     def _turn_units(self, row: int, k: int, pushes: RivalPushes) -> bool:
         """Push every unit against the gradient on the network itself: breaks most rows that break, without bounds."""
         # once: where that does not break it, further turns from here seldom do
-        least, turned = pushes.improve([np.zeros((1, len(b))) for b in self.net.biases[:-1]], 0.0, turns=1)
+        least, turned, inputs = pushes.turn()
         if least[0] < 0:
-            direction = self._direction(row, [t[0] for t in turned], self.rivals[row, k])
+            output = output_push(self.net, int(self.wanted[row]), int(self.rivals[row, k]))
+            direction = joint_direction([a[0] for a in inputs], [*(t[0] for t in turned), output])
             if self._offer(row, direction, "attack"):
                 self.found[row].bound = -np.inf  # also of a row that was bounded together with others
         return self.found[row].broken

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -238,26 +239,35 @@ def output_signs(net: FeedForward, wanted: Indices, rival: Indices) -> Floats:
     return signs
 
 
-def moving_layers(net: FeedForward, reach: list[Floats]) -> list[MovingLayer]:
-    """The layers of a network whose tensors move by at most `reach`."""
-    return [MovingLayer(*ends) for ends in zip(net.weights, reach[::2], net.biases, reach[1::2], strict=True)]
+def moving_layers(net: FeedForward, radii: Floats, delta: float = 1.0) -> list[MovingLayer]:
+    """The layers of a network whose parameter i moves by at most ``delta * radii[i]``."""
+    reach = radii if delta == 1.0 else delta * radii
+    tensors = net.parameters.split(reach)
+    layers = [MovingLayer(*ends) for ends in zip(net.weights, tensors[::2], net.biases, tensors[1::2], strict=True)]
+    if (reach == reach[0]).all():  # said once for all layers
+        for layer in layers:
+            vars(layer)["uniform"] = float(reach[0])
+    return layers
 
 
-def magnitudes(net: FeedForward, reach: list[Floats], X: Floats, delta: Floats) -> list[Floats]:
+def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: Floats) -> list[Floats]:
     """Per layer and row a bound on the sum of magnitudes behind its values, the margin last.
 
     It is at least `FeedForward.margin_scale`, and takes much less time: the sum over a layer instead of each unit.
+    `reach` is one number if all parameters share it: 0 if nothing moves.
     """
-    sizes: list[Floats] = []
-    for i, (fixed, most, bias) in enumerate(net.layer_sizes):
+    x = np.abs(X)
+    given: Any = x @ net.layer_sizes[0][0], x.sum(axis=1), delta
+    if len(X) == 1:  # numbers of Python's instead of arrays of one number each: several times faster
+        given = tuple(float(values[0]) for values in given)
+    size, total, step = given
+    sizes: list[Any] = []
+    for i, (_, most, bias) in enumerate(net.layer_sizes):
         units = net.weights[i].shape[1]
-        moving = reach[2 * i].max() * units  # per input, over all outputs
-        biases = bias + delta * reach[2 * i + 1].sum()
-        if i == 0:
-            x = np.abs(X)
-            size = x @ fixed + delta * (x.sum(axis=1) * moving) + biases
-        else:
-            size = sizes[-1] * (most + delta * moving) + biases
+        one = isinstance(reach, float)
+        moving = (reach if one else float(reach[2 * i].max())) * units  # per input, over all outputs
+        biases = bias + step * (reach * units if one else float(reach[2 * i + 1].sum()))
+        size = size + step * (total * moving) + biases if i == 0 else size * (most + step * moving) + biases
         if i:  # errors before it grow by as much as it is steep
             size = size * max(1.0, steepest(net.activations[i - 1]))
         size = size + TINY
@@ -266,7 +276,18 @@ def magnitudes(net: FeedForward, reach: list[Floats], X: Floats, delta: Floats) 
             size = size + (0.7 if name == "softplus" else excess(name)) * units
         sizes.append(size)
     sizes[-1] = sizes[-1] + abs(net.offset)
-    return sizes
+    return [np.array([size]) for size in sizes] if len(X) == 1 else sizes
+
+
+def margin_error(net: FeedForward, X: Floats, reach: list[Floats] | float, delta: Floats) -> Floats:
+    """What rounding can change in a computed margin of each row, or in a bound on it, while tensors move by `reach`."""
+    return np.asarray(rounding_share(net) * magnitudes(net, reach, X, delta)[-1])
+
+
+def rounding_share(net: FeedForward) -> float:
+    """The share of the magnitudes behind a margin that rounding can change, several times over."""
+    # each of the operations behind a sum is off by 2**-53 of the magnitudes it adds up
+    return 4 * sum(len(w) + 8 for w in net.weights) * 2.0**-53
 
 
 def output_terms(
@@ -392,9 +413,8 @@ class Boxes:
 
     def error(self, delta: Floats) -> Floats:
         """What rounding can add to `bound` at most."""
-        # each of the at most `steps` operations behind a sum is off by 2**-53 of the magnitudes it adds up
-        steps = sum(w.shape[0] + 8 for w in self.net.weights)
-        return np.asarray(4 * steps * 2.0**-53 * magnitudes(self.net, self.reach, self.X, delta)[-1])
+        shared = float(self.radii[0]) if (self.radii == self.radii[0]).all() else None
+        return margin_error(self.net, self.X, self.reach if shared is None else shared, delta)
 
     def _output(
         self, low: Floats, high: Floats, delta: Floats, v: Floats, v_reach: Floats, bias: Floats, bias_reach: Floats

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -281,6 +282,11 @@ class LayerLines:
     beta: Floats | None = None
     """Lagrange multipliers, at least 0, of what is known."""
 
+    @cached_property
+    def heights(self) -> tuple[Floats, Floats]:
+        """Heights at 0 of the lines chosen, down and up."""
+        return self.down.height(self.down_slope), self.up.height(self.up_slope)
+
     @classmethod
     def box(cls, name: str, units: Units) -> LayerLines:
         """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
@@ -352,7 +358,7 @@ def carried_back(
         if i:
             layer, small, size = layers[i], c >= 0, np.abs(c)
             slope = np.where(small, line.down_slope, line.up_slope)
-            height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
+            height = np.where(small, *line.heights)
             g, size_g = c * slope, size * slope
             if line.side is not None and line.beta is not None:
                 # weak duality: on the known side of u, ``side * beta * u`` is at most 0, and adding it keeps a bound
@@ -383,7 +389,7 @@ def gradients(
         sign = np.where(small, 1.0, -1.0)
         y = sign * z - spread
         slope = np.where(small, line.down_slope, line.up_slope)
-        height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
+        height = np.where(small, *line.heights)
         by_slope.append(np.abs(c) * (y - np.where(small, line.down.at, line.up.at)))
         by_beta.append(None if line.side is None else line.side * (z + spread))
         arguments.append(y)
@@ -434,7 +440,7 @@ class Relaxation:
     def __init__(self, net: FeedForward, radii: Floats, delta: float) -> None:
         self.net, self.radii, self.delta = net, radii, delta
         self.unit_reach = net.parameters.split(radii)
-        self.layers = moving_layers(net, net.parameters.split(delta * radii))
+        self.layers = moving_layers(net, radii, delta)
 
     def relax(self, X: Floats) -> Relaxed:
         """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
@@ -463,7 +469,10 @@ class Relaxation:
 
     def allowance(self, X: Floats) -> list[Floats]:
         """Per layer and row what rounding can change in a computed bound, the margin's last."""
-        sizes = magnitudes(self.net, self.unit_reach, X, np.full(len(X), self.delta))
+        shared = {layer.uniform for layer in self.layers}  # as a rule one number, already times delta
+        one = shared.pop() if len(shared) == 1 else None
+        reach, delta = (self.unit_reach, self.delta) if one is None else (one, 1.0)
+        sizes = magnitudes(self.net, reach, X, np.full(len(X), delta))
         steps = accumulate(len(w) + 8 for w in self.net.weights)
         # each of the operations behind a sum is off by at most 2**-53 of the magnitudes it adds up; a bound adds up one
         # constant per layer, each of at most the magnitude of the whole; the factor 8 is to spare

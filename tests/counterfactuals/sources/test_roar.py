@@ -152,7 +152,7 @@ def test_pipelines_with_levels() -> None:
     encoder = make_column_transformer((StandardScaler(), ["income"]), (OneHotEncoder(), ["home"]))
     model = make_pipeline(encoder, LogisticRegression()).fit(table, y)
     space = FeatureSpace.from_frame(table, increase=["income"])
-    rejected = table[model.predict(table) == 0].iloc[:5]
+    rejected = table[model.predict(table) == 0].iloc[:2]
     for surrogate in KINDS:
         source = Roar(surrogate=surrogate, samples=2000)
         found = apas.generate(model, rejected, 0.01, space=space, background=table, source=source, rng=0)

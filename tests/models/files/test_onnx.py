@@ -126,17 +126,15 @@ def test_the_end_says_what_the_numbers_are(tmp_path):
 
 
 SCALE = {"s": np.float32(2)}
+NORM = {
+    "s": RNG.uniform(0.5, 2, 3), "c": RNG.normal(size=3), "m": RNG.normal(size=3), "v": RNG.uniform(0.3, 2, 3),
+}  # fmt: skip
+NORM = {name: array.astype(np.float32) for name, array in NORM.items()}
 REFUSED = {
     "another node": (lambda: layers(("HardSwish",)), "it has the node HardSwish"),
-    "a slope": (lambda: layers(("LeakyRelu", [], {"alpha": 0.2})), "LeakyRelu has other settings"),
-    "an ELU": (lambda: layers(("Elu", [], {"alpha": 0.5})), "Elu has other settings"),
-    "a GELU": (lambda: layers(("Gelu", [], {"approximate": "tanh"})), "Gelu has other settings"),
-    "limits": (lambda: layers(("Clip", ["low", "high"]), more={"low": np.float32(0), "high": np.float32(6)}), "Clip has other"),
-    "two activations": (lambda: layers(("Relu",), ("Tanh",)), "Tanh does not stand behind a layer"),
     "scaled": (lambda: layers(("Mul", ["s"]), more=SCALE), "it has the node Mul"),
     "an Add on its own": (lambda: layers(("Relu",), ("Add", ["s"]), more=SCALE), "Add stands elsewhere"),
     "an Add after a bias": (lambda: layers(("Add", ["s"]), more=SCALE), "Add stands elsewhere"),
-    "a residual": (lambda: graph([("Gemm", ["x", "w", ""], "z", {}), ("Add", ["z", "x"], "y", {})], {"w": np.eye(2, dtype=np.float32)}), "brings 2 values together"),
     "several labels": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Sigmoid", ["z"], "y", {})], CONSTANTS), "several labels at once"),
     "an end": (lambda: layers(last=[("Tanh",)]), "it ends in the node Tanh"),
     "behind the probabilities": (lambda: layers(last=[("Sigmoid",), ("Relu",)]), "Relu does not stand behind a layer|ends in the node Relu"),
@@ -145,9 +143,14 @@ REFUSED = {
     "a softmax over rows": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Softmax", ["z"], "y", {"axis": 0})], CONSTANTS), "does not run over the classes"),
     "an input of images": (lambda: graph([("MatMul", ["x", "w0"], "y", {})], CONSTANTS, shape=(None, 5, 2)), "its input has 3 dimensions"),
     "weights on the left": (lambda: graph([("MatMul", ["w0", "x"], "y", {})], CONSTANTS), "no constant matrix on its right side"),
-    "tied weights": (lambda: graph([("MatMul", ["x", "w"], "z", {}), ("MatMul", ["z", "w"], "y", {})], {"w": np.eye(2, dtype=np.float32)}), "a constant is used twice .*'w'"),
-    "tied biases": (lambda: graph([("Gemm", ["x", "w", "b"], "z", {}), ("Gemm", ["z", "v", "b"], "y", {})], {"w": np.eye(2, dtype=np.float32), "v": np.eye(2, dtype=np.float32), "b": np.ones(2, dtype=np.float32)}), "a constant is used twice .*'b'"),
-    "no layer": (lambda: graph([("Relu", ["x"], "y", {})], {}), "does not stand behind a layer"),
+    "no layer": (lambda: graph([("Relu", ["x"], "y", {})], {}), "ends in the node Relu"),
+    "only values": (lambda: graph([("Add", ["x", "x"], "y", {})], {}), "it has no layer"),
+    "an open end": (lambda: layers(("Clip", ["", "high"]), more={"high": np.float32(6)}), "Clip does not fit: clip has the settings"),
+    "limits that cross": (lambda: layers(("Clip", ["low", "high"]), more={"low": np.float32(2), "high": np.float32(1)}), "Clip does not fit"),
+    "a product": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Mul", ["z", "z"], "y", {})], CONSTANTS), "Mul brings 2 values together"),
+    "a mask": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Softmax", ["z"], "s", {}), ("Gemm", ["s", "w1", "b1"], "y", {})], CONSTANTS), "it has the node Softmax"),
+    "statistics of the batch": (lambda: layers(("BatchNormalization", ["s", "c", "m", "v"], {"training_mode": 1}), more=NORM), "it has the node BatchNormalization"),
+    "no variances": (lambda: layers(("BatchNormalization", ["s", "c", "m", "v"]), more={**NORM, "v": -NORM["v"]}), "a variance is no number above 0"),
     "a dropout that drops": (lambda: graph([("Dropout", ["x", "r", "t"], "d", {}), ("MatMul", ["d", "w0"], "y", {})], {**CONSTANTS, "r": np.float32(0.5), "t": np.array(True)}), "in training mode"),
     "two outputs": (lambda: graph([("MatMul", ["x", "w0"], "y", {})], CONSTANTS, outputs=[helper.make_tensor_value_info(n, TensorProto.FLOAT, [None, None]) for n in ("y", "x")]), "1 inputs and 2 outputs"),
 }  # fmt: skip
@@ -157,6 +160,130 @@ REFUSED = {
 def test_other_graphs_are_refused(make, message, tmp_path):
     with pytest.raises(apas.Unsupported, match=f"is not a graph of dense layers: .*({message})"):
         loaded(make(), tmp_path, output="softmax")
+
+
+SLOPES = {"k": np.array([0.2, -0.3, 1.5], dtype=np.float32)}
+CHAINS = {
+    "a slope": (("LeakyRelu", [], {"alpha": 0.2}),), "a slope above 1": (("LeakyRelu", [], {"alpha": 1.5}),),
+    "a negative slope": (("LeakyRelu", [], {"alpha": -0.3}),), "an ELU": (("Elu", [], {"alpha": 0.5}),),
+    "a GELU by tanh": (("Gelu", [], {"approximate": "tanh"}),), "ReLU6": (("Clip", ["l", "h"]),), "PReLU": (("PRelu", ["k"]),),
+    "PReLU of one slope": (("PRelu", ["one"]),), "two activations": (("Relu",), ("Tanh",)),
+    "a batch norm": (("BatchNormalization", ["s", "c", "m", "v"]), ("Relu",)),
+    "one after the unit": (("Relu",), ("BatchNormalization", ["s", "c", "m", "v"], {"epsilon": 1e-3})),
+    "SiLU": (), "a bias after the unit": (("Relu",), ("Add", ["c"])),
+}  # fmt: skip
+MORE = {**NORM, **SLOPES, "one": np.array([0.25], dtype=np.float32), "l": np.float32(0), "h": np.float32(6)}
+
+
+def in_float64(model):
+    """The same graph with every number in double precision."""
+    wide = onnx.ModelProto.FromString(model.SerializeToString())
+    for tensor in wide.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
+    for end in (*wide.graph.input, *wide.graph.output):
+        end.type.tensor_type.elem_type = TensorProto.DOUBLE
+    return wide
+
+
+def moved(model, read, move):
+    """The graph with other numbers in the constants that move."""
+    other = onnx.ModelProto.FromString(model.SerializeToString())
+    parts = dict(zip(read.parameters.names, read.parameters.split(read.parameters.values + move), strict=True))
+    for tensor in other.graph.initializer:
+        if tensor.name in parts:
+            tensor.CopyFrom(numpy_helper.from_array(parts[tensor.name], tensor.name))
+    return other
+
+
+def residual(*between):
+    """x + layer(between(layer(x))), then a layer."""
+    w2, b2, w3 = (RNG.normal(size=s).astype(np.float32) for s in ((3, 2), (2,), (2, 1)))
+    nodes, value = [("Gemm", ["x", "w0", "b0"], "z0", {})], "z0"
+    for i, (kind, *rest) in enumerate(between):
+        nodes.append((kind, [value, *(rest[0] if rest else [])], f"a{i}", rest[1] if len(rest) > 1 else {}))
+        value = f"a{i}"
+    if not between:  # a SiLU is two nodes
+        nodes += [("Sigmoid", ["z0"], "q", {}), ("Mul", ["z0", "q"], "p", {})]
+        value = "p"
+    nodes += [("MatMul", [value, "w2"], "n", {}), ("Add", ["n", "b2"], "o", {}), ("Add", ["o", "x"], "r", {})]
+    return graph([*nodes, ("MatMul", ["r", "w3"], "y", {})], {**CONSTANTS, **MORE, "w2": w2, "b2": b2, "w3": w3})
+
+
+@pytest.mark.parametrize("between", CHAINS.values(), ids=CHAINS)
+def test_residual_graphs_with_every_activation(between, tmp_path):
+    model, rng = in_float64(residual(*between)), np.random.default_rng(1)
+    read = loaded(model, tmp_path, output="sigmoid")
+    moves = np.vstack([np.zeros(len(read.parameters)), rng.uniform(-0.1, 0.1, (6, len(read.parameters)))])
+    ours = read.shifted_margins(X, 1, moves, 1.0)
+    theirs = np.stack([answers(moved(model, read, move))[:, 0] for move in moves])
+    # the definition of the one has constants in float32, of which the model knows
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-7 if read.dtype == "float32" else 1e-10)
+    assert (read.dtype == "float32") == (between[:1] == (("Gelu", [], {"approximate": "tanh"}),))
+    assert set(read.parameters.names) <= {"w0", "b0", "w2", "b2", "w3", "s", "c", "k", "one"}
+    rows = X[np.abs(theirs[0]) > 0.2][:4]
+    least = np.abs(read.shifted_margins(rows, 1, np.sign(rng.normal(size=(300, moves.shape[1]))), 0.01)).min(axis=0)
+    smooth = any(node[0] in ("Elu", "Gelu", "Tanh") for node in between) or not between
+    for method in ("interval", "linear", "attack", "exact"):
+        if method == "exact" and (smooth or read.dense_chain().tied):
+            with pytest.raises(apas.Unsupported):
+                apas.certify(read, rows, 0.01, target="predicted", method=method)
+            continue
+        found = apas.certify(read, rows, 0.01, target="predicted", method=method, rng=0)
+        assert all(
+            c.evidence.bound is None or c.evidence.bound <= low + 1e-12 for c, low in zip(found, least, strict=True)
+        )
+        assert all(c.witness is None for c in found if c.is_certified)
+    assert model_digest(read) == model_digest(loaded(model, tmp_path, output="sigmoid"))
+    single = loaded(residual(*between), tmp_path, output="sigmoid")
+    assert single.dtype == "float32"
+    with pytest.raises(apas.Unsupported, match="is not a dense network"):
+        apas.save_model(single, tmp_path / "again.onnx")
+
+
+def test_tied_constants_move_together(tmp_path):
+    eye, nodes = (
+        np.eye(2),
+        [("Gemm", ["x", "w", "b"], "z", {}), ("Relu", ["z"], "a", {}), ("Gemm", ["a", "w", "b"], "y", {})],
+    )
+    model = graph(nodes, {"w": eye + 0.1, "b": np.ones(2)}, dtype=TensorProto.DOUBLE)
+    read = loaded(model, tmp_path, output="softmax")
+    assert (read.parameters.names, len(read.parameters)) == (("w", "b"), 6)
+    assert read.dense_chain().tied == "w, b are used more than once"
+    move = np.random.default_rng(0).uniform(-0.1, 0.1, 6)
+    theirs = answers(moved(model, read, move))
+    ours = read.shifted_margins(X, 1, move[None], 1.0)[0]
+    np.testing.assert_allclose(ours, theirs[:, 1] - theirs[:, 0], atol=1e-12)
+    with pytest.raises(apas.Unsupported, match="used more than once"):
+        apas.certify(read, X[:2], 1e-3, target="predicted", method="exact")
+
+
+def test_pytorch_exports_of_ordinary_modules(tmp_path):
+    try:
+        import torch
+        from torch import nn
+    except ModuleNotFoundError:
+        absent("torch", "PyTorch is not installed: make test TORCH=1")
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm, self.last = nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+            self.out, self.units = nn.Linear(2, 1), nn.Sequential(nn.SiLU(), nn.PReLU(), nn.ReLU6(), nn.Dropout())
+
+        def forward(self, x):
+            return self.out(x + self.last(self.units(self.norm(self.first(x)))))
+
+    torch.manual_seed(0)
+    module = Block().double().eval()
+    module.norm.running_mean.normal_()
+    module.norm.running_var.uniform_(0.5, 2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this way of exporting needs no other package, but is the older one
+        torch.onnx.export(module, (torch.zeros(1, 2).double(),), str(tmp_path / "net.onnx"), dynamo=False,
+                          do_constant_folding=False, training=torch.onnx.TrainingMode.PRESERVE)  # fmt: skip
+    net, traced = apas.load_model(tmp_path / "net.onnx", output="sigmoid"), apas.as_model(module, output="logit")
+    assert np.allclose(net.margin(X, 1), traced.margin(X, 1), atol=1e-9)
+    assert sorted(net.parameters.names) == sorted(traced.parameters.names)
 
 
 DAMAGED = {

@@ -273,3 +273,107 @@ def test_float32_bounds_hold_for_what_float32_computes():
         moves = np.sign(rng.normal(size=(200, len(model.parameters))))
         low = model.shifted_margins(X, target, moves, 0.01).min(axis=0) if len(X) else []
         assert all(c.evidence.bound is None or c.evidence.bound <= value for c, value in zip(found, low, strict=True))
+
+
+class Spare(nn.Module):
+    """An ordinary module, with layers that it has but does not use."""
+
+    def __init__(self, unit=None):
+        super().__init__()
+        self.unused, self.first, self.unit = nn.Linear(2, 2), nn.Linear(3, 4), unit or nn.ReLU()
+        self.last, self.spare = nn.Linear(4, 1), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.last(self.unit(self.first(x)))
+
+
+def test_rows_move_by_their_own_size_beside_parameters_that_are_not_used():
+    torch.manual_seed(0)
+    net, rng = Spare().double().eval(), np.random.default_rng(0)
+    for p in net.parameters():
+        nn.init.normal_(p)
+    nn.init.constant_(net.last.bias, -2.0)
+    model, X = apas.as_model(net, output="logit", input_shape=(3,)), rng.normal(size=(6, 3))
+    both = JointShifts(row=InputNoise(scale=20.0))
+    target = [int(m >= 0) for m in margins(net, X, 1)]
+    for method in ("interval", "linear", "exact"):
+        found = apas.certify(model, X, 0.02, target=target, shifts=both, method=method)
+        for c, x, wanted in zip(found, X, target, strict=True):
+            rows = x + 0.02 * 20.0 * np.sign(rng.normal(size=(200, 3)))
+            assert not (c.is_certified and margins(net, rows, wanted).min() < 0)
+    assert {c.verdict.name for c in found} == {"CERTIFIED", "REFUTED"}
+    assert apas.verify(found, model).ok
+
+
+def joint_check(seeds, draws):
+    """JointShifts on random modules: no draw, corner or witness of an attack crosses a bound; how many of each verdict."""
+    verdicts = dict.fromkeys(Verdict.__members__, 0)
+    for seed in seeds:
+        net, output = module(seed)
+        model, rng = apas.as_model(net, output=output), np.random.default_rng(seed)
+        size, delta = float(rng.choice([0.3, 1.0, 4.0])), float(10 ** rng.uniform(-3.5, -1.2))
+        both, X, k = JointShifts(row=InputNoise(scale=size)), rng.normal(size=(2, 3)), len(model.parameters)
+        target = int(np.argmax([margins(net, X[:1], c)[0] for c in model.classes]))
+        X = X[margins(net, X, target) > 0]
+        moves = np.vstack([rng.uniform(-1, 1, (draws, k + 3)), np.sign(rng.normal(size=(draws, k + 3)))])
+        # each shifted module meets a row of its own: all by hand
+        least = np.min([[margins(other, x[None] + delta * size * move[None, k:], target)[0] for x in X]
+                        for move in moves for other in [shifted(net, model.parameters.values + delta * move[:k])]], axis=0)  # fmt: skip
+        attacked = apas.certify(model, X, delta, target=target, shifts=both, method="attack", rng=0)
+        for method in ("interval", "linear", "exact"):
+            try:
+                how = apas.Exact(time_limit=3.0) if method == "exact" else method
+                found = apas.certify(model, X, delta, target=target, shifts=both, method=how)
+            except apas.Unsupported:
+                assert method == "exact"
+                continue
+            for c, a, x, low in zip(found, attacked, X, least, strict=True):
+                verdicts[c.verdict.name] += 1
+                assert not (c.is_certified and (low <= 0 or a.witness is not None)), (seed, method)
+                assert c.evidence.bound is None or c.evidence.bound <= low + 1e-10, (seed, method)
+                for shift in (c.witness, a.witness):
+                    if shift is not None:  # the shifted module on the moved row, by hand
+                        theta, row = shift.parameters(model), shift.moved(model)[k:]
+                        assert np.abs(theta - model.parameters.values).max() <= delta * (1 + 1e-12)
+                        assert np.abs(row).max() <= delta * size * (1 + 1e-12)
+                        assert margins(shifted(net, theta), (x + row)[None], target)[0] <= 1e-10
+    return verdicts
+
+
+def test_joint_bounds_on_random_modules():
+    assert joint_check(range(8), 60)["CERTIFIED"] > 5
+
+
+@pytest.mark.validity
+def test_joint_bounds_on_200_random_modules():
+    found = joint_check(range(400, 600), 400)
+    assert min(found["CERTIFIED"], found["REFUTED"]) > 50
+
+
+def test_a_softplus_at_its_jump_is_no_witness():
+    """Rounding decides on which side of 20 an argument lies, and with it 2e-9: nothing within that is confirmed."""
+    from apas.certification.confirmation import confirmed_witness
+    from apas.certification.question import Question
+
+    net = Spare(nn.Softplus()).double().eval()
+    with torch.no_grad():
+        for p in net.parameters():
+            p.zero_()
+        net.first.weight[0, 0] = net.last.weight[0, 0] = 1.0
+        net.last.bias[0] = -20.0
+    model = apas.as_model(net, output="logit", input_shape=(3,))
+    chain, drop = model.dense_chain().network, np.exp(-20.0)
+    above = np.nextafter(20.0, 21.0)
+    for place in (20.0, above):  # the function falls between these neighbours
+        scale = chain.margin_scale(np.array([[place, 0.0, 0.0]]), np.zeros(len(chain.parameters)))[0]
+        assert 1e-12 * scale >= drop > 1e-9
+    assert 1e-12 * chain.margin_scale(np.array([[19.9, 0, 0]]), np.zeros(len(chain.parameters)))[0] < 1e-9
+    names = model.parameters.names
+    bias = model.parameters.slices[names.index("last.bias")].start
+    for below, confirmed in ((1e-9, False), (2e-8, True)):
+        values = np.array(model.parameters.values)
+        values[bias] = -20.0 - below
+        row = [[above, 0.0, 0.0]]
+        asked = Question.ask(model, row, target=1, delta=1e-7, shifts="linf", method="attack").embedded
+        witness = confirmed_witness(asked, 0, asked.shifts.chain.at(values))
+        assert (witness is not None) is confirmed

@@ -37,8 +37,8 @@ RAISES = (0.0, 1e-8, 1e-6, 1e-4)
 CLOSED = 1e-6
 #: Share of the time limit for the first questions at a delta, which doubles once they leave only gaps of this width.
 SHARE, NARROW = 1 / 32, 0.01
-#: At how many deltas the shift that broke a row is tried again.
-FOLLOWED = 64
+#: At how many deltas the shift that broke a row is tried again: at most, and at least where shifts are long.
+FOLLOWED, FEW = 64, 4
 #: What proves a delta, in words.
 REASONS = {
     "interval": "proved by interval arithmetic",
@@ -89,8 +89,8 @@ def first_break(question: Question, directions: Floats, delta: Floats) -> Floats
     broken = np.full(len(question), np.inf)
     for more in RAISES:
         rows = np.flatnonzero(np.isinf(broken) & np.isfinite(delta))
-        for start in range(0, len(rows), TOGETHER):
-            part = rows[start : start + TOGETHER]
+        step = max(1, min(TOGETHER, NUMBERS // directions.shape[1]))
+        for part in (rows[start : start + step] for start in range(0, len(rows), step)):
             some = question if len(part) == len(question) else question.take(part)
             reached = delta[part] * (1 + more)
             # a shift that stays inside although delta * direction is rounded: twice, by 2**-53 each
@@ -175,9 +175,10 @@ class _DeltaBracket:
     def _follow(self, delta: float) -> float:
         """The least delta, of those tried, at which the direction that broke the row at `delta` breaks it."""
         assert self.direction is not None
-        ends = np.linspace(self.low, delta, FOLLOWED + 2)[1:-1]
-        moves = np.tile(self.direction * self.alone.radii, (FOLLOWED, 1))
-        many = self.alone.take(np.zeros(FOLLOWED, dtype=np.intp))
+        count = int(np.clip(NUMBERS // len(self.direction), FEW, FOLLOWED))
+        ends = np.linspace(self.low, delta, count + 2)[1:-1]
+        moves = np.broadcast_to(self.direction * self.alone.radii, (count, len(self.direction)))
+        many = self.alone.take(np.zeros(count, dtype=np.intp))
         return float(first_break(many, moves, ends).min())
 
     def close_linear(self) -> None:
@@ -188,7 +189,7 @@ class _DeltaBracket:
             return
         if high == self.limit and self.broken > self.limit and self.decide(self.limit, steps) is True:
             return
-        while high - self.low > CLOSED * high:
+        while high - self.low > CLOSED * high and time.monotonic() < self.deadline:
             middle = _between(self.low, high)
             if not self.low < middle < high:
                 break

@@ -94,12 +94,13 @@ class AttackSpace:
 ROWS, POINTS = 256, 1 << 22
 #: The search for a delta that breaks begins this far below the limit where nothing better is known.
 FAR_BELOW = 2.0**-24
-#: Rounds of shrinking delta and searching again, and the relative gain below which a row has come to rest.
-ROUNDS, REST = 8, 1e-6
+#: Rounds of shrinking delta and searching again, by short searches and by long ones, and the relative gain below which
+#: a row has come to rest.
+ROUNDS, LONG_ROUNDS, REST = 8, 2, 1e-4
 #: How many times shorter the first searches are.
 SHORT = 4
 #: Halvings of a bracket around the delta at which a given direction begins to fail.
-HALVINGS = 40
+HALVINGS = 30
 #: By how much delta is raised until the witness stands up to confirmation.
 RAISES = (1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-6, 1 + 1e-4)
 
@@ -234,9 +235,9 @@ def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> t
     if len(broken):
         delta[broken] = _lower_deltas(space.take(broken), points[broken], start[broken], delta[broken])
     # short searches come to rest where long ones do, as a rule; a long one has the last word
-    for steps in () if space.closed_form else (attack.steps // SHORT, attack.steps):
+    for steps, rounds in () if space.closed_form else ((attack.steps // SHORT, ROUNDS), (attack.steps, LONG_ROUNDS)):
         rows = broken
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             if not len(rows):
                 break
             part = space.take(rows).at(delta[rows])

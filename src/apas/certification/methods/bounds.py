@@ -126,6 +126,7 @@ def _findings(
     witnesses: list[Witness | None] = [None] * len(question)
     for delta in sorted(set(question.delta.tolist())):
         rows = np.flatnonzero(question.delta == delta)
+        some = question if len(rows) == len(question) else question.take(rows)
 
         def accept(i: int, direction: Floats, rows: Indices = rows, delta: float = delta) -> bool:
             row = int(rows[i])
@@ -133,7 +134,7 @@ def _findings(
             witnesses[row] = confirmed_witness(question, row, values, direction)
             return witnesses[row] is not None
 
-        asked = (network, question.X[rows], question.wanted[rows], question.radii, delta)
+        asked = (network, some.X, some.wanted, question.radii, delta)
         done = progress.advance if progress else lambda _: None
         part = worst_cases(*asked, steps=steps, time_limit=time_limit, accept=accept, done=done)
         for row, finding in zip(rows.tolist(), part, strict=True):

@@ -76,11 +76,11 @@ class Exact(Proof):
         """None where exact answers are possible, else why not."""
         question = question.embedded
         network, geometry = question.network, question.geometry
-        closed = (
-            network is not None and isinstance(geometry, Ball | Ellipsoid) and is_exact_ball(network, geometry.radii)
-        )
-        closed = closed or (network is not None and isinstance(geometry, Sparse) and is_exact(network))
-        if isinstance(geometry, Finite) or closed:
+        known = network is not None
+        if isinstance(geometry, Box) and known and is_piecewise_linear(network.activations) and not question.tied:
+            return None
+        closed = known and isinstance(geometry, Ball | Ellipsoid) and is_exact_ball(network, geometry.radii)
+        if isinstance(geometry, Finite) or closed or (known and isinstance(geometry, Sparse) and is_exact(network)):
             return None
         complaint = super().unsupported(question)
         if complaint is None and question.tied:

@@ -269,10 +269,11 @@ def leaf_table(search: Search, refits: Sequence[Model]) -> LeafTable | None:
     return task.once("leaf table", lambda: LeafTable.of(task, refits, own if task.inputs is None else task.inputs))
 
 
-def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False) -> Floats:
+def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False, *, unanimous: bool = False) -> Floats:
     """Rows from the safest to the cheapest that the refits accept, shape (rows, features); there may be none.
 
-    With one model its margin is what must be large; with `all_accept` the path ends with rows that every refit accepts.
+    With one model its margin is what must be large; with `all_accept` the path ends with rows that every refit accepts,
+    and with `unanimous` it is the cheapest of these.
     """
     task, table, x = search.task, leaf_table(search, refits), search.input
     known = rows_of_class(task, search.target)
@@ -293,7 +294,7 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
         here = [max(looking.slack(s, Demand(None, 0.0)), 0.0) for s in states]
         size = float(np.median(here)) if any(here) else abs(looking.slack(grid.start, Demand(None, 0.0)))
         demands = rungs = [Demand(None, part * size) for part in MARGINS]
-    if all_accept:
-        demands, rungs = [*demands, Demand(None)], [*rungs, Demand(None)]
+    if all_accept or unanimous:
+        demands, rungs = [*demands, Demand(None)], [*([] if unanimous else rungs), Demand(None)]
     rows = looking.path(demands, states, rungs)
     return rows[task.valid(rows, search.target)] if len(rows) else rows

@@ -267,10 +267,10 @@ def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -
     return {key: content[key] for key in (*needed, *OPTIONAL) if key in content}
 
 
-def build_network(path: Path, fields: Mapping[str, Any]) -> FeedForward:
+def build_network(path: Path, fields: Mapping[str, Any], kind: type[FeedForward] = FeedForward) -> FeedForward:
     """Make a network of the arguments of `FeedForward` that a file holds."""
     try:
-        return FeedForward(**fields)
+        return kind(**fields)
     except InputError as error:
         raise InputError(f"{path} does not hold a usable network: {error}") from error
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -331,6 +331,7 @@ class LoadOptions:
         output: str | None = None,
         classes: Sequence[Any] | None = None,
         dtype: str = "float64",
+        kind: type[FeedForward] = FeedForward,
     ) -> FeedForward:
         """Make a network of what a file holds and what the user says about the rest."""
         hidden = len(weights) - 1
@@ -365,7 +366,7 @@ class LoadOptions:
             "feature_names": self.feature_names,
             "dtype": dtype,
         }
-        return self.confirm(path, build_network(path, fields))
+        return self.confirm(path, build_network(path, fields, kind))
 
 
 def read_classifier(path: Path, estimator: Any, options: LoadOptions) -> Model:

@@ -10,7 +10,7 @@ import json
 import math
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from apas._optional import require
 from apas._sanitise import for_error
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
+from apas.models.base import Model
+from apas.models.dense_chain import ChainBuilder, ChainModel, ChainNetwork, Entries
 from apas.models.feedforward import FeedForward
 from apas.models.files.formats import BROKEN, LoadOptions, check_description, describe_network
 from apas.models.files.json import parse_json
@@ -38,10 +40,10 @@ _OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "elu": ("Elu", {"alpha": 1.0}),
     "gelu": ("Gelu", {"approximate": "none"}),
 }
-#: Which activation a node is; one that does nothing is silent.
-_NAMES = {kind: name for name, (kind, _) in _OPERATORS.items() if name != "identity"}
+#: Activations without settings, by their nodes; a softmax has its place at the end.
+_PLAIN = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Softplus": "softplus"}
+_PLAIN |= {"Softmax": "softmax", "LogSoftmax": "softmax"}
 _SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")  # nodes that change no number of a row
-_HEADS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "LogSoftmax": "softmax"}
 _FLOATS = (1, 11)  # types of numbers that a Cast may make: float and double
 
 
@@ -55,6 +57,7 @@ class Graph:
     attributes: Callable[[Any], dict[str, Any]]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    sizes: tuple[int, ...] | None
     opset: int
 
     def refuse(self, why: str) -> Unsupported:
@@ -67,94 +70,232 @@ class Graph:
 
 
 @dataclass
-class Chain:
-    """Layers as they are met: `nodes` from the input to the last layer, and `pending`, an activation behind it."""
+class GraphReader:
+    """Follows the nodes of a graph, with the number of a value for each name; `made` are the nodes of values."""
 
+    graph: Graph
+    builder: ChainBuilder = field(default_factory=lambda: ChainBuilder(0))
+    values: dict[str, int] = field(default_factory=dict)
     nodes: list[Any] = field(default_factory=list)
-    weights: list[Array] = field(default_factory=list)
-    biases: list[Array | None] = field(default_factory=list)
-    activation: list[str] = field(default_factory=list)
-    pending: str | None = None
-    output: str | None = None
+    made: dict[int, str] = field(default_factory=dict)
     classes: list[Any] | None = None
-    used: set[str] = field(default_factory=set)
-    flattens: bool = False
+    output: str | None = None
+    end: str = ""
+    layers: int = 0
+    flat: bool = False
     single: bool = False  # whether any number on the way is a float32 one
 
+    def read(self) -> int:
+        """The value whose numbers the only output gives, without the sigmoid or softmax at its end."""
+        graph, builder = self.graph, self.builder
+        if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+            raise graph.refuse(
+                f"it has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs of numbers, not one each"
+            )
+        known = graph.sizes is not None and all(graph.sizes)
+        builder.nodes[0].width = math.prod(graph.sizes or ()) if known else 0
+        self.flat = graph.sizes is None or len(graph.sizes) == 1
+        self.values[graph.inputs[0]] = 0
+        end = self._without_classes(graph.outputs[0])
+        for node in self._nodes_behind(end):
+            try:
+                self.values[node.output[0]] = value = self._value(node)
+            except ValueError as error:
+                if isinstance(error, InputError):
+                    raise
+                raise graph.refuse(f"the node {node.op_type} does not fit: {error}") from None
+            self.made.setdefault(value, node.op_type)
+            self.nodes.append(node)
+        last = self.values[end]
+        if builder.nodes[last].activation in ("sigmoid", "softmax"):
+            made = [self.values[node.output[0]] for node in self.nodes]
+            self.nodes = self.nodes[: made.index(last)]
+            self.output, last = builder.nodes[last].activation, builder.nodes[last].terms[0][0]
+        if builder.nodes[last].activation != "identity":
+            raise graph.refuse(f"it ends in the node {self.made[last]}, which says nothing about classes")
+        if any(node.activation == "softmax" for node in builder.nodes[:last]):
+            raise graph.refuse("it has the node Softmax")
+        if not self.layers:
+            raise graph.refuse("it has no layer")
+        if self.output == "sigmoid" and builder.width(last) != 1:
+            raise graph.refuse("it gives several labels at once; certify one model per label")
+        self.end = next(node.output[0] for node in reversed(self.nodes) if self.values[node.output[0]] == last)
+        return last
 
-def read_chain(graph: Graph) -> Chain:
-    """The dense layers behind the only output that gives numbers."""
-    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-        raise graph.refuse(
-            f"it has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs of numbers, not one each"
+    def _nodes_behind(self, end: str) -> list[Any]:
+        """The nodes that an output is computed by, each behind those that it needs."""
+        graph, found, waiting, opened = self.graph, dict[str, Any](), [(end, False)], set[str]()
+        while waiting:
+            name, done = waiting.pop()
+            if done:
+                found[name] = graph.makers[name]
+                continue
+            if name in found or name in graph.inputs:
+                continue
+            if name not in graph.makers or name in opened:  # nothing makes it, or it makes itself
+                raise graph.damage(f"{name!r} comes from nowhere")
+            if graph.makers[name].output[0] != name:
+                raise graph.refuse(f"it uses more than one output of the node {graph.makers[name].op_type}")
+            opened.add(name)
+            waiting.append((name, True))
+            waiting += [(i, False) for i in graph.makers[name].input if i and graph.constant(i) is None]
+        return list(found.values())
+
+    def _without_classes(self, name: str) -> str:
+        """Undo what scikit-learn's converter puts behind the probabilities: a map by class, and 1 - p beside p."""
+        graph, node = self.graph, self.graph.makers.get(name)
+        if node is not None and node.op_type == "ZipMap":
+            settings = graph.attributes(node)
+            labels = settings.get("classlabels_int64s") or settings.get("classlabels_strings") or []
+            self.classes = [label.decode() if isinstance(label, bytes) else int(label) for label in labels]
+            name = _input_name(node, 0)
+            node = graph.makers.get(name)
+        for other in graph.makers.values():  # labels are looked up by the position of the largest probability
+            if (
+                other.op_type == "ArrayFeatureExtractor"
+                and (known := graph.constant(_input_name(other, 0))) is not None
+            ):
+                listed = [v.decode() if isinstance(v, bytes) else v for v in known.ravel().tolist()]
+                if self.classes is not None and self.classes != listed:
+                    raise graph.refuse("its labels and its map of probabilities name different classes")
+                self.classes = listed
+        if node is None or node.op_type != "Concat":
+            return name
+        below, above = node.input if len(node.input) == 2 else ("", "")
+        less, last = graph.makers.get(below), graph.makers.get(above)
+        one = graph.constant(_input_name(less, 0)) if less is not None and less.op_type == "Sub" else None
+        fits = (
+            one is not None and one.size == 1 and one.item() == 1 and less is not None and _input_name(less, 1) == above
         )
-    chain = Chain()
-    chain.nodes = _nodes_behind(graph, chain)
-    _take_head(graph, chain)
-    for node in chain.nodes:
-        _add(graph, chain, node)
-    if not chain.weights:
-        raise graph.refuse("it has no layer")
-    if chain.pending is not None:
-        raise graph.refuse(f"it ends in the node {chain.pending}, which says nothing about classes")
-    if chain.output == "sigmoid" and chain.weights[-1].shape[1] != 1:
-        raise graph.refuse("it gives several labels at once; certify one model per label")
-    return chain
+        if not fits or last is None or last.op_type != "Sigmoid" or graph.attributes(node).get("axis") not in (1, -1):
+            raise graph.refuse("the node Concat puts values together, where layers have one")
+        return str(above)
 
+    def _value(self, node: Any) -> int:
+        graph, builder, kind, settings = self.graph, self.builder, node.op_type, self.graph.attributes(node)
+        constants = [graph.constant(name) if name else None for name in node.input]
+        given = [self.values[name] for name, c in zip(node.input, constants, strict=True) if name and c is None]
+        if node.domain not in ("", "ai.onnx") or not given:
+            raise graph.refuse(f"it has the node {f'{node.domain}.' if node.domain else ''}{kind}")
+        if kind in _SILENT:
+            return self._silent(node, constants, settings, given[0])
+        if not self.flat:
+            raise graph.refuse(f"its input has {len(graph.sizes or ()) + 1} dimensions, not rows of numbers")
+        if kind in ("MatMul", "Gemm"):
+            return self._layer(node, constants, settings, given[0])
+        if kind == "Add" and len(given) == 2:
+            return builder.add(*given)
+        if kind == "Mul" and len(given) == 2:
+            for one, other in (node.input, node.input[::-1]):  # z * sigmoid(z)
+                maker = graph.makers.get(other)
+                if maker is not None and maker.op_type == "Sigmoid" and _input_name(maker, 0) == one:
+                    return builder.activate(self.values[one], "silu")
+        if len(given) != 1:
+            raise graph.refuse(f"the node {kind} brings {len(given)} values together, where layers have one")
+        if kind == "Add":
+            return builder.scale(given[0], None, self._bias(node, 0 if constants[0] is not None else 1, given[0]))
+        constant = all(c is not None for c in constants[1:])
+        if kind == "BatchNormalization" and len(constants) == 5 and constant and not settings.get("training_mode"):
+            scale, bias, mean, variance = constants[1:]
+            if builder.width(given[0]) == 0:
+                builder.nodes[0].width = scale.size
+            learned = [self._entries(node.input[i], c, k) for i, c, k in ((1, scale, "weight"), (2, bias, "bias"))]
+            eps = float(np.float32(settings.get("epsilon", 1e-5)))  # as all settings of nodes
+            return builder.normalize(given[0], mean, variance, eps, *learned)
+        if kind == "PRelu" and len(constants) == 2:
+            return builder.slopes(given[0], self._entries(node.input[1], constants[1], "weight"))
+        return builder.activate(given[0], *self._activation(kind, constants, settings))
 
-def _take_head(graph: Graph, chain: Chain) -> None:
-    """Take the sigmoid or softmax from the end of the nodes, and what changes nothing behind it."""
-    nodes = chain.nodes
-    while nodes and nodes[-1].op_type in ("Identity", "Cast"):
-        _check_silent(graph, chain, nodes.pop())
-    if not nodes or nodes[-1].op_type not in _HEADS:
-        return
-    head = nodes.pop()
-    axis = graph.attributes(head).get("axis", -1 if graph.opset >= 13 else 1)
-    if head.op_type != "Sigmoid" and axis not in (1, -1):
-        raise graph.refuse(f"the node {head.op_type} does not run over the classes")
-    chain.output = _HEADS[head.op_type]
+    def _activation(self, kind: str, constants: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
+        """What `ChainBuilder.activate` takes."""
+        if kind in ("Softmax", "LogSoftmax") and settings.get("axis", -1 if self.graph.opset >= 13 else 1) not in (
+            1,
+            -1,
+        ):
+            raise self.graph.refuse(f"the node {kind} does not run over the classes")
+        if kind == "LeakyRelu":  # settings are float32 numbers, and that of the usual slope is not the nearest to 0.01
+            alpha = float(settings.get("alpha", LEAKY_SLOPE))
+            return "leaky_relu", LEAKY_SLOPE if np.isclose(alpha, LEAKY_SLOPE, rtol=1e-7, atol=0) else alpha
+        if kind == "Elu":
+            return "elu", float(settings.get("alpha", 1.0))
+        if kind == "Clip":
+            limits = [None if c is None else float(c.item()) for c in constants[1:3]] or [
+                settings.get("min"),
+                settings.get("max"),
+            ]
+            low, high = (*limits, None)[:2]
+            return "clip", -math.inf if low is None else low, math.inf if high is None else high
+        if kind == "Gelu":
+            by_tanh = settings.get("approximate", b"none") == b"tanh"
+            self.single |= by_tanh  # its definition has float32 constants, also where all else is double
+            return ("gelu_tanh" if by_tanh else "gelu",)
+        if kind == "Swish" and settings.get("alpha", 1.0) == 1.0:
+            return ("silu",)
+        if kind not in _PLAIN:
+            raise self.graph.refuse(f"it has the node {kind}")
+        return (_PLAIN[kind],)
 
+    def _layer(self, node: Any, constants: list[Any], settings: dict[str, Any], value: int) -> int:
+        graph, kind = self.graph, node.op_type
+        weight = constants[1] if len(constants) > 1 else None
+        if weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
+            raise graph.refuse(f"the node {kind} has no constant matrix on its right side")
+        if settings.get("transA") or settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0:
+            raise graph.refuse("a node Gemm turns or scales its input, which layers do not")
+        entries = self._entries(node.input[1], weight, "weight")
+        entries = entries.mapped(np.transpose) if kind == "Gemm" and settings.get("transB") else entries
+        count, width = len(entries.values), self.builder.width(value)
+        if value == 0 and width == 0:
+            self.builder.nodes[0].width = width = count
+        if count != width and value == 0:
+            raise graph.damage(f"its input has {width} numbers per row, but its first layer takes {count}")
+        if count != width:
+            raise graph.damage(f"`weights[{self.layers}]` of FeedForward must have {width} rows, got {count}")
+        self.layers += 1
+        value = self.builder.affine(value, entries)
+        if kind == "Gemm" and len(constants) > 2 and constants[2] is not None:
+            value = self.builder.scale(value, None, self._bias(node, 2, value))
+        return value
 
-def _nodes_behind(graph: Graph, chain: Chain) -> list[Any]:
-    name = _without_classes(graph, chain, graph.outputs[0])
-    found: list[Any] = []
-    while name not in graph.inputs:
-        node = graph.makers.get(name)
-        if node is None or len(found) > len(graph.makers):
-            raise graph.damage(f"{name!r} comes from nowhere")
-        computed = [i for i in node.input if i and graph.constant(i) is None]
-        if len(computed) != 1:
-            raise graph.refuse(f"the node {node.op_type} brings {len(computed)} values together, where layers have one")
-        found.append(node)
-        name = computed[0]
-    return found[::-1]
+    def _bias(self, node: Any, place: int, value: int) -> Entries:
+        bias, width = self.graph.constant(node.input[place]), self.builder.width(value)
+        # one number for all units would be one parameter, not many
+        if bias is None or bias.dtype.kind != "f" or bias.size != width or any(n != 1 for n in bias.shape[:-1]):
+            shape = None if bias is None else bias.shape
+            if node.op_type == "Gemm" or (self.builder.nodes[value].bias is None and self.made.get(value) == "MatMul"):
+                raise self.graph.damage(f"a layer of {width} outputs has biases of shape {shape}")
+            raise self.graph.refuse(
+                f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}"
+            )
+        return self._entries(node.input[place], bias, "bias").mapped(np.ravel)
 
+    def _entries(self, name: str, array: Any, kind: str) -> Entries:
+        """Constants as what moves."""
+        if array is None or array.dtype.kind != "f":
+            raise self.graph.refuse(f"the numbers {name!r} of a layer are no constants of floating point numbers")
+        if array.dtype.itemsize < 4:
+            raise self.graph.refuse(
+                "it computes in half precision, whose rounding no claim allows for; export it in float32"
+            )
+        self.single |= array.dtype.itemsize < 8
+        return self.builder.coordinates(name, array, kind, name.rpartition(".")[0] or name)
 
-def _without_classes(graph: Graph, chain: Chain, name: str) -> str:
-    """Undo what scikit-learn's converter puts behind the probabilities: a map by class, and 1 - p beside p."""
-    node = graph.makers.get(name)
-    if node is not None and node.op_type == "ZipMap":
-        settings = graph.attributes(node)
-        labels = settings.get("classlabels_int64s") or settings.get("classlabels_strings") or []
-        chain.classes = [label.decode() if isinstance(label, bytes) else int(label) for label in labels]
-        name = _input_name(node, 0)
-        node = graph.makers.get(name)
-    for other in graph.makers.values():  # labels are looked up by the position of the largest probability
-        if other.op_type == "ArrayFeatureExtractor" and (known := graph.constant(_input_name(other, 0))) is not None:
-            listed = [v.decode() if isinstance(v, bytes) else v for v in known.ravel().tolist()]
-            if chain.classes is not None and chain.classes != listed:
-                raise graph.refuse("its labels and its map of probabilities name different classes")
-            chain.classes = listed
-    if node is None or node.op_type != "Concat":
-        return name
-    below, above = node.input if len(node.input) == 2 else ("", "")
-    less, last = graph.makers.get(below), graph.makers.get(above)
-    one = graph.constant(_input_name(less, 0)) if less is not None and less.op_type == "Sub" else None
-    fits = one is not None and one.size == 1 and one.item() == 1 and less is not None and _input_name(less, 1) == above
-    if not fits or last is None or last.op_type != "Sigmoid" or graph.attributes(node).get("axis") not in (1, -1):
-        raise graph.refuse("the node Concat puts values together, where layers have one")
-    return above
+    def _silent(self, node: Any, constants: list[Any], settings: dict[str, Any], value: int) -> int:
+        graph, kind = self.graph, node.op_type
+        if kind == "Cast" and settings.get("to") not in _FLOATS:
+            raise graph.refuse("a node Cast makes other numbers than floating point ones")
+        self.single |= kind == "Cast" and settings["to"] == _FLOATS[0]
+        if kind == "Flatten" and settings.get("axis", 1) != 1:
+            raise graph.refuse("a node Flatten joins rows")
+        if kind == "Dropout" and len(constants) > 2 and constants[2] is not None and constants[2].any():
+            raise graph.refuse("a node Dropout is in training mode")
+        if kind == "Reshape":
+            shape = constants[1].ravel().tolist() if len(constants) > 1 and constants[1] is not None else []
+            width = self.builder.width(value)
+            if len(shape) != 2 or shape[0] not in (0, -1) or (width and shape[1] not in (-1, width)):
+                raise graph.refuse(f"a node Reshape makes another shape than rows of numbers: {shape}")
+        self.flat |= kind in ("Flatten", "Reshape")
+        return value
 
 
 def _input_name(node: Any, place: int) -> str:
@@ -162,111 +303,24 @@ def _input_name(node: Any, place: int) -> str:
     return str(node.input[place]) if place < len(node.input) else ""
 
 
-def _add(graph: Graph, chain: Chain, node: Any) -> None:
-    kind, settings = node.op_type, graph.attributes(node)
-    constants = [graph.constant(name) if name else None for name in node.input]
-    if node.domain not in ("", "ai.onnx"):
-        raise graph.refuse(f"it has the node {node.domain}.{kind}")
-    if kind in ("MatMul", "Gemm", "Add"):
-        names = [name for name, array in zip(node.input, constants, strict=True) if array is not None]
-        if chain.used.intersection(names) or len(set(names)) < len(names):
-            raise graph.refuse(f"a constant is used twice ({sorted(names)}), and tied parameters move together")
-        chain.used.update(names)
-    if kind in ("MatMul", "Gemm"):
-        _add_layer(graph, chain, constants, settings, kind)
-    elif kind == "Add":
-        _add_bias(graph, chain, constants)
-    elif kind in _SILENT:
-        _check_silent(graph, chain, node)
-    elif kind in _NAMES:
-        _activate(graph, chain, kind, constants, settings)
-    else:
-        raise graph.refuse(f"it has the node {kind}")
-
-
-def _add_layer(graph: Graph, chain: Chain, constants: list[Any], settings: dict[str, Any], kind: str) -> None:
-    weight = constants[1] if len(constants) > 1 else None
-    if weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
-        raise graph.refuse(f"the node {kind} has no constant matrix on its right side")
-    if weight.dtype.itemsize < 4:
-        raise graph.refuse("it computes in half precision, whose rounding no claim allows for; export it in float32")
-    chain.single |= weight.dtype.itemsize < 8
-    if settings.get("transA") or settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0:
-        raise graph.refuse("a node Gemm turns or scales its input, which layers do not")
-    if kind == "Gemm" and settings.get("transB"):
-        weight = weight.T
-    if chain.weights:
-        chain.activation.append(_NAMES.get(chain.pending or "", "identity"))
-    chain.pending = None
-    chain.weights.append(np.asarray(weight, dtype=np.float64))
-    chain.biases.append(None)
-    if kind == "Gemm" and len(constants) > 2 and constants[2] is not None:
-        _add_bias(graph, chain, [constants[2]])
-
-
-def _add_bias(graph: Graph, chain: Chain, constants: list[Any]) -> None:
-    bias = next((c for c in constants if c is not None), None)
-    if bias is None or not chain.weights or chain.pending is not None or chain.biases[-1] is not None:
-        raise graph.refuse("a node Add stands elsewhere than behind a layer without biases")
-    width = chain.weights[-1].shape[1]
-    # one number for all units would be one parameter, not many
-    if bias.dtype.kind != "f" or bias.size != width or any(n != 1 for n in bias.shape[:-1]):
-        raise graph.damage(f"a layer of {width} outputs has biases of shape {bias.shape}")
-    chain.biases[-1] = np.asarray(bias, dtype=np.float64).ravel()
-
-
-def _check_silent(graph: Graph, chain: Chain, node: Any) -> None:
-    kind, settings = node.op_type, graph.attributes(node)
-    constants = [graph.constant(name) if name else None for name in node.input]
-    if kind == "Cast" and settings.get("to") not in _FLOATS:
-        raise graph.refuse("a node Cast makes other numbers than floating point ones")
-    chain.single |= kind == "Cast" and settings["to"] == _FLOATS[0]
-    if kind == "Flatten" and settings.get("axis", 1) != 1:
-        raise graph.refuse("a node Flatten joins rows")
-    if kind == "Dropout" and len(constants) > 2 and constants[2] is not None and constants[2].any():
-        raise graph.refuse("a node Dropout is in training mode")
-    if kind == "Reshape":
-        shape = constants[1].ravel().tolist() if len(constants) > 1 and constants[1] is not None else []
-        width = chain.weights[-1].shape[1] if chain.weights else None
-        if len(shape) != 2 or shape[0] not in (0, -1) or (width is not None and shape[1] not in (-1, width)):
-            raise graph.refuse(f"a node Reshape makes another shape than rows of numbers: {shape}")
-    chain.flattens |= kind in ("Flatten", "Reshape") and not chain.weights
-
-
-def _activate(graph: Graph, chain: Chain, kind: str, constants: list[Any], settings: dict[str, Any]) -> None:
-    if not chain.weights or chain.pending is not None:
-        raise graph.refuse(f"the node {kind} does not stand behind a layer")
-    limits = [None if c is None else float(c) for c in constants[1:3]] or [settings.get("min"), settings.get("max")]
-    wrong = (
-        (kind == "LeakyRelu" and not np.isclose(settings.get("alpha", 0.01), LEAKY_SLOPE, rtol=1e-7, atol=0))
-        or (kind == "Elu" and settings.get("alpha", 1.0) != 1.0)
-        or (kind == "Gelu" and settings.get("approximate", b"none") != b"none")
-        or (kind == "Clip" and limits != [-1.0, 1.0])
-    )
-    if wrong:
-        shown = limits if kind == "Clip" else settings
-        raise graph.refuse(f"the node {kind} has other settings ({shown}) than the activation {_NAMES[kind]}")
-    chain.pending = kind
-
-
 ROWS = 8
 UNITS = 64  # how many units of rounding the numbers may differ by, in proportion to the magnitudes behind them
 _DTYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 
 
-def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, network: FeedForward) -> None:
+def check_with_onnxruntime(path: Path, model: Any, reader: GraphReader, network: FeedForward) -> None:
     """Compare the numbers of the last layer on a few rows; do nothing if onnxruntime is absent or cannot run them."""
     # What it gets is a graph of the layers that were read and their numbers, not the file.
     try:
         import onnxruntime
     except ImportError:
         return
-    session = _session(onnxruntime, model, graph, chain)
+    session = _session(onnxruntime, model, reader)
     given = None if session is None else session.get_inputs()[0]
     if given is None or given.type not in _DTYPES:
         return
     rows = np.random.default_rng(0).normal(size=(ROWS, network.n_features)).astype(_DTYPES[given.type])
-    shape = [n if isinstance(n, int) else -1 for n in given.shape[1:]] if chain.flattens else [-1]
+    shape = [n if isinstance(n, int) else -1 for n in given.shape[1:]] or [-1]
     try:  # a file may have a fixed number of rows, so that they go in one by one
         found = [session.run(None, {given.name: row.reshape(1, *shape)})[0].ravel() for row in rows]
     except Exception as error:  # noqa: BLE001  (its errors have no common class)
@@ -274,7 +328,7 @@ def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, n
     ours = scores(network.weights, network.biases, network.activations, rows.astype(np.float64))
     still, precise = np.zeros(len(network.parameters)), network.with_dtype("float64")
     size = precise.margin_scale(rows.astype(np.float64), still)[:, None]
-    band = UNITS * np.finfo(found[0].dtype).eps * size
+    band = UNITS * np.finfo(np.float32 if reader.single else found[0].dtype).eps * size
     if any(len(row) != ours.shape[1] for row in found) or not (np.abs(np.stack(found) - ours) <= band).all():
         raise InputError(
             f"{path} gives other numbers in onnxruntime than the network that apas read from it, so apas refuses it; "
@@ -282,14 +336,15 @@ def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, n
         )
 
 
-def _session(onnxruntime: Any, model: Any, graph: Graph, chain: Chain) -> Any:
+def _session(onnxruntime: Any, model: Any, reader: GraphReader) -> Any:
     from onnx import helper, numpy_helper
 
-    kept = {name: graph.constant(name) for node in chain.nodes for name in node.input if name}
+    graph, nodes = reader.graph, reader.nodes
+    kept = {name: graph.constant(name) for node in nodes for name in node.input if name}
     tensors = [numpy_helper.from_array(np.array(array), name) for name, array in kept.items() if array is not None]
     inputs = [i for i in model.graph.input if i.name in graph.inputs]
-    last = helper.make_empty_tensor_value_info(chain.nodes[-1].output[0])
-    layers = helper.make_graph(chain.nodes, "layers", inputs, [last], tensors)
+    last = helper.make_empty_tensor_value_info(reader.end)
+    layers = helper.make_graph(nodes, "layers", inputs, [last], tensors)
     opsets = [entry for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     pruned = helper.make_model(layers, opset_imports=opsets, ir_version=model.ir_version)
     options = onnxruntime.SessionOptions()
@@ -340,7 +395,7 @@ def onnx_bytes(network: FeedForward) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def read_onnx(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+def read_onnx(path: Path, raw: bytes, options: LoadOptions) -> Model:
     """Read a graph of dense layers, and compare it with onnxruntime if that is installed."""
     onnx = require("onnx", feature="an .onnx file", extra="onnx")
     decode_error = require("google.protobuf.message", feature="an .onnx file", extra="onnx").DecodeError
@@ -353,24 +408,28 @@ def read_onnx(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     if len(model.graph.node) > NODES:
         raise InputError(f"{path} has {len(model.graph.node)} nodes, more than the {NODES} that apas reads.")
     _check_texts(path, model)
-    graph = _taken_apart(onnx, path, model)
-    chain = read_chain(graph)
-    _check_input(graph, model, len(chain.weights[0]), chain.flattens)
-    chain.single |= any(i.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for i in model.graph.input)
+    reader = GraphReader(_taken_apart(onnx, path, model))
+    last = reader.read()
+    single = reader.single or any(i.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for i in model.graph.input)
+    theta = reader.builder.parameters()
+    try:
+        chain = reader.builder.finish(last, theta, output="sigmoid" if reader.builder.width(last) == 1 else "softmax")
+    except InputError as error:
+        raise InputError(f"{path} does not hold a usable network: {error}") from error
+    found = chain.plain() or chain.network
+    layers: Any = (path, found.weights, found.given_biases)
+    how: dict[str, Any] = {"activation": list(found.activations), "output": reader.output, "kind": type(found)}
     said = {entry.key: entry.value for entry in model.metadata_props}.get(KEY)
-    layers: Any = (path, chain.weights, chain.biases)
-    how: dict[str, Any] = {"activation": chain.activation, "output": chain.output}
     if said is None:
-        dtype = "float32" if chain.single else "float64"
-        network = options.network(*layers, **how, classes=chain.classes, dtype=dtype)
+        network = options.network(*layers, **how, classes=reader.classes, dtype="float32" if single else "float64")
     else:
         fields = check_description(parse_json(path, said.encode(), "the metadata of "), path)
         dtype = fields.pop("dtype", "float64")  # of the network that was written, in double precision
         # an output that is compared with the threshold itself ends in nothing
         network = LoadOptions(**fields).network(*layers, **how, dtype=dtype)
         options.confirm(path, network)
-    check_with_onnxruntime(path, model, graph, chain, network)
-    return network
+    check_with_onnxruntime(path, model, reader, network)
+    return ChainModel(replace(chain, network=network), theta) if isinstance(network, ChainNetwork) else network
 
 
 def _check_texts(path: Path, model: Any) -> None:
@@ -408,27 +467,20 @@ def _taken_apart(onnx: Any, path: Path, model: Any) -> Graph:
     def attributes(node: Any) -> dict[str, Any]:
         return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
+    inputs = [i for i in model.graph.input if i.name not in tensors]
+    shaped = len(inputs) == 1 and inputs[0].type.tensor_type.HasField("shape")
+    sizes = [d.dim_value for d in inputs[0].type.tensor_type.shape.dim][1:] if shaped else None  # 0 for an open one
     labels = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
     return Graph(
         path,
         {name: node for node in nodes for name in node.output},
         constant,
         attributes,
-        tuple(i.name for i in model.graph.input if i.name not in tensors),
+        tuple(i.name for i in inputs),
         tuple(o.name for o in model.graph.output if o.type.tensor_type.elem_type not in labels),
+        None if sizes is None else tuple(sizes),
         max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1),
     )
-
-
-def _check_input(graph: Graph, model: Any, width: int, flattens: bool) -> None:
-    (given,) = (i for i in model.graph.input if i.name == graph.inputs[0])
-    if not given.type.tensor_type.HasField("shape"):
-        return
-    sizes = [d.dim_value for d in given.type.tensor_type.shape.dim][1:]  # 0 stands for one that is open
-    if not flattens and len(sizes) != 1:
-        raise graph.refuse(f"its input has {len(sizes) + 1} dimensions, not rows of numbers")
-    if all(sizes) and math.prod(sizes) != width:
-        raise graph.damage(f"its input has {math.prod(sizes)} numbers per row, but its first layer takes {width}")
 
 
 def _check_place(onnx: Any, path: Path, tensor: Any) -> None:

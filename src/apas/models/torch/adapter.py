@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,32 +19,14 @@ from apas._typing import Array, Floats, Indices
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import ROUNDING, ModelWrapper, Parameters, class_indices
-from apas.models.dense_chain import DenseChain
+from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
-from apas.models.torch.dense import NotDense, traced_chain
-from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unhooked
+from apas.models.torch.dense import traced_chain
+from apas.models.torch.head import Head, chosen_output, final_layer
 from apas.models.torch.passes import Passes, Stage, answer, gradients
 from apas.models.torch.rounding import Rounding
 from apas.models.torch.trace import input_size, probe
-
-_Layers = tuple[list[Floats], list[Floats | None], list[str]]
-_NAMES = {
-    nn.ReLU: "relu",
-    nn.LeakyReLU: "leaky_relu",
-    nn.Hardtanh: "hard_tanh",
-    nn.Tanh: "tanh",
-    nn.Sigmoid: "sigmoid",
-    nn.ELU: "elu",
-    nn.GELU: "gelu",
-}
-#: Settings with which these activations are those of `FeedForward`.
-_SETTINGS: dict[Any, dict[str, Any]] = {
-    nn.LeakyReLU: {"negative_slope": 0.01},
-    nn.Hardtanh: {"min_val": -1.0, "max_val": 1.0},
-    nn.ELU: {"alpha": 1.0},
-    nn.GELU: {"approximate": "none"},
-}
 
 
 class DenseTorchModel(ModelWrapper):
@@ -68,59 +50,20 @@ class DenseTorchModel(ModelWrapper):
         return f"<{type(self._module).__name__} as {self._inner!r}>"
 
 
-def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
-    """Weights, biases and activations of a sequence of linear layers, or None if it is anything else."""
-    # `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
-    layers = list(_flat(module))
-    if None in layers:
+def _plain_network(module: Any, kind: str, shape: Sequence[int] | None, parameters: Parameters) -> FeedForward | None:
+    """A sequence of PyTorch's own linear layers as the network that it is, or None if it is anything else."""
+    linear = [layer for layer in module.modules() if type(layer) is nn.Linear]
+    of_torch = all(type(part).__module__.startswith("torch.nn.") for part in module.modules())
+    if type(module) not in (nn.Linear, nn.Sequential) or not linear or not of_torch:
         return None
-    first_is_flat = bool(layers) and type(layers[0]) is nn.Flatten
-    if shape is not None and len(shape) != 1 and not first_is_flat:
-        return None  # a linear layer then works on the last dimension only
-    layers = [layer for layer in layers if type(layer) not in SILENT]
-    linear = [layer for layer in layers if type(layer) is nn.Linear]
-    used = [p for layer in linear for p in layer.parameters()]
-    if not linear or len({id(p) for p in used}) < len(used):  # tied weights move together
+    if type(module) is nn.Linear:
+        module, parameters = nn.Sequential(module), replace(parameters, names=("0.weight", "0.bias"))
+    given = (1,) * (len(shape or ()) - 1) + (linear[0].in_features,)  # of several dimensions: flattened first, or never
+    output = "sigmoid" if linear[-1].out_features == 1 else "softmax"
+    try:
+        return traced_chain(module, parameters, kind, given, output=output).plain()
+    except NotDense:
         return None
-    if final_layer(module) is not None:  # a softmax over another dimension is none over the classes
-        layers.pop()
-    activations: list[str] = []
-    for before, layer in zip([None, *layers], layers, strict=False):
-        if type(layer) is nn.Linear:
-            if type(before) is nn.Linear:
-                activations.append("identity")
-        elif type(before) is not nn.Linear or (name := _activation(layer)) is None:
-            return None
-        else:
-            activations.append(name)
-    if type(layers[-1]) is not nn.Linear:
-        return None
-    weights = [_array(layer.weight).T for layer in linear]
-    return weights, [None if layer.bias is None else _array(layer.bias) for layer in linear], activations
-
-
-def _flat(module: Any) -> Iterator[Any]:
-    """The layers of nested sequences; None for what could do anything."""
-    if not unhooked(module):
-        yield None
-    elif type(module) is nn.Sequential:
-        for layer in module:
-            yield from _flat(layer)
-    elif type(module) is nn.Flatten:
-        yield module if (module.start_dim, module.end_dim) == (1, -1) else None
-    elif type(module) in (nn.Linear, nn.Softmax, nn.LogSoftmax, *SILENT, *_NAMES):
-        yield module
-    else:
-        yield None
-
-
-def _activation(layer: Any) -> str | None:
-    wanted = _SETTINGS.get(type(layer), {})
-    return _NAMES.get(type(layer)) if all(getattr(layer, name) == value for name, value in wanted.items()) else None
-
-
-def _array(tensor: Any) -> Floats:
-    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
 #: Names of biases: attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like.
@@ -349,19 +292,18 @@ def from_torch(
         )
     own = _copy(module).eval()
     dtype, last = next(own.parameters()).dtype, final_layer(own)
-    layers = dense_layers(own, input_shape)
+    network = _plain_network(own, kind, input_shape, parameters)
     # a linear layer without a sigmoid gives no probabilities, whatever is said about it: trying it out will show
-    if layers is not None and (kind in ("logit", "logits") or last is not None):
-        head = Head.of(kind, classes, threshold, layers[0][-1].shape[1], dtype)
-        shape, (weights, biases, activations) = input_size(own, input_shape, None), layers
-        if math.prod(shape) != len(weights[0]):
+    if network is not None and (kind in ("logit", "logits") or last is not None):
+        head = Head.of(kind, classes, threshold, network.weights[-1].shape[1], dtype)
+        shape = input_size(own, input_shape, None)
+        if math.prod(shape) != network.n_features:
             raise InputError(
                 f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer "
-                f"takes {len(weights[0])}."
+                f"takes {network.n_features}."
             )
         said: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "feature_names": names}
-        said |= {"activation": activations, "dtype": str(dtype).removeprefix("torch.")}
-        network = FeedForward(weights, biases, output="sigmoid" if weights[-1].shape[1] == 1 else "softmax", **said)
+        network = network.with_options(**said, dtype=str(dtype).removeprefix("torch."))
         return DenseTorchModel(own, head, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))

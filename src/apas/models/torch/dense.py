@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import fx, nn
 
 from apas._typing import Floats
 from apas.models.base import Parameters
-from apas.models.dense_chain import ChainBuilder, DenseChain, Entries
+from apas.models.dense_chain import ChainBuilder, DenseChain, Entries, NotDense
 from apas.models.torch.head import unhooked
 
 #: Layers and functions that change no number of a row in eval mode.
@@ -38,21 +37,15 @@ _FUNCTIONS: dict[Any, str] = {F.relu: "relu", F.relu6: "relu6", F.leaky_relu: "l
 _FUNCTIONS |= {F.elu: "elu", F.gelu: "gelu", F.silu: "silu", F.softplus: "softplus", F.tanh: "tanh"}
 _FUNCTIONS |= {torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid", F.sigmoid: "sigmoid"}
 _FUNCTIONS |= {name: name for name in ("relu", "tanh", "sigmoid")}
-_HEADS = {"probability": ("sigmoid",), "probabilities": ("softmax", "log_softmax")}
+_HEADS = {"probability": ("sigmoid",), "probabilities": ("softmax", "log_softmax"), "logits": ("log_softmax",)}
 _SOFTMAX: dict[Any, str] = {F.softmax: "softmax", torch.softmax: "softmax", "softmax": "softmax"}
 _SOFTMAX |= {F.log_softmax: "log_softmax", torch.log_softmax: "log_softmax", "log_softmax": "log_softmax"}
 
 
-#: A softplus falls by exp(-threshold) where it becomes the identity: from here on less than float32 can tell there.
-SMOOTH_FROM = 12.0
-
-
-class NotDense(Exception):
-    """What of a module has no place in a dense chain, in words."""
-
-
 def traced_chain(module: Any, theta: Parameters, kind: str, shape: tuple[int, ...], **options: Any) -> DenseChain:
     """The chain of a module in eval mode; `NotDense` says which layer is none of a dense network."""
+    if why := getattr(module, "_not_dense", ""):  # what the reader of a Keras model found
+        raise NotDense(why)
     for name, part in module.named_modules():
         if not unhooked(part):
             raise NotDense(f"{name or 'the module'} has hooks, which may do anything")
@@ -71,49 +64,58 @@ class _Reader:
         self.module, self.theta, self.flat = module, theta, len(shape) == 1
         self.builder, self.values = ChainBuilder(int(np.prod(shape))), dict[Any, int]()
         self.names = {id(p): name for name, p in module.named_parameters()}
-        self.uses: Counter[str] = Counter()
 
     def read(self, graph: Any, kind: str, options: dict[str, Any]) -> DenseChain:
         """All nodes, up to the head that `kind` leaves out."""
-        nodes, output = list(graph.nodes), None
-        for node in nodes:
+        output = None
+        for node in graph.nodes:
             if node.op == "output":
                 output = node.args[0]
             elif node.op == "placeholder":
                 self._take_input(node)
-            elif not self._is_head(node, kind, nodes):
-                self.values[node] = self._value(node)
-            else:
+            elif self._is_head(node, kind):
                 self.values[node] = self._input(node)
-        if not isinstance(output, fx.Node) or output not in self.values:
+            else:
+                try:
+                    self.values[node] = self._value(node)
+                except ValueError as error:
+                    raise NotDense(f"{_words(node)} does not fit: {error}") from None
+        if not isinstance(output, fx.Node) or self.values.get(output, -1) < 0:
             raise NotDense("the module gives something else than one tensor")
-        tied = [name for name, count in self.uses.items() if count > 1]
-        words = f"{', '.join(tied[:3])} {'is' if len(tied) == 1 else 'are'} used more than once" if tied else ""
-        chain = self.builder.finish(self.values[output], words, **options)
-        if chain is None:
-            raise NotDense("the module does not end in a linear layer")
-        return chain
+        try:
+            return self.builder.finish(self.values[output], self.theta, **options)
+        except ValueError:
+            raise NotDense("the module does not end in a linear layer") from None
 
     def _take_input(self, node: Any) -> None:
         if self.values or node.target.startswith("*"):
             raise NotDense("the module takes more than one input")
         self.values[node] = 0
 
-    def _is_head(self, node: Any, kind: str, nodes: list[Any]) -> bool:
+    def _is_head(self, node: Any, kind: str) -> bool:
         """Whether a node turns scores into the probabilities that the module gives."""
-        last = all(user.op == "output" or user.target in _SQUEEZE for user in node.users) and kind in _HEADS
+        if kind not in _HEADS or not self._ends(node):
+            return False
         called = self.module.get_submodule(node.target) if node.op == "call_module" else None
         name = {nn.Sigmoid: "sigmoid", nn.Softmax: "softmax", nn.LogSoftmax: "log_softmax"}.get(type(called))
         if called is None:
             name = _SOFTMAX.get(node.target, _FUNCTIONS.get(node.target))
-        if not last or name not in _HEADS[kind]:
+        if name not in _HEADS[kind]:
             return False
         over = called.dim if called is not None and name != "sigmoid" else _argument(node, 1, "dim", -1)
         return name == "sigmoid" or over in (1, -1)
 
+    def _ends(self, node: Any) -> bool:
+        """Whether nothing that changes a number stands behind a node."""
+        return all(user.op == "output" or (self._is_silent(user) and self._ends(user)) for user in node.users)
+
+    def _is_silent(self, node: Any) -> bool:
+        called = type(self.module.get_submodule(node.target)) if node.op == "call_module" else None
+        return called in (*SILENT, nn.Flatten) or node.target in _SQUEEZE
+
     def _input(self, node: Any, place: int = 0) -> int:
         given = node.args[place] if len(node.args) > place else node.kwargs.get("input")
-        if not isinstance(given, fx.Node) or given not in self.values:
+        if not isinstance(given, fx.Node) or self.values.get(given, -1) < 0:
             raise NotDense(f"{_words(node)} takes something else than the numbers of a layer")
         return self.values[given]
 
@@ -147,13 +149,9 @@ class _Reader:
     def _sum(self, node: Any) -> int:
         if len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1:
             raise NotDense(f"{_words(node)} adds with a factor")
-        one, two = self._input(node, 0), self._input(node, 1)
-        if self.builder.width(one) != self.builder.width(two) or not self.flat:
+        if not self.flat:
             raise NotDense(f"{_words(node)} adds values of different sizes")
-        return self.builder.add(one, two) if one != two else self.builder.scale(one, self._fixed(2.0, one))
-
-    def _fixed(self, number: float, value: int) -> Entries:
-        return Entries.fixed(np.full(self.builder.width(value), number))
+        return self.builder.add(self._input(node, 0), self._input(node, 1))
 
     def _layer(self, node: Any, layer: Any) -> int:
         value, kind, name = self._input(node), type(layer), node.target
@@ -166,39 +164,23 @@ class _Reader:
             raise NotDense(f"{name} ({kind.__name__}) works on inputs of several dimensions")
         if kind is nn.Linear:
             weights = self._entries(layer.weight).mapped(np.transpose)
-            if len(weights.values) != self.builder.width(value):
-                raise NotDense(f"{name} takes another number of inputs than it gets")
             return self.builder.affine(value, weights, None if layer.bias is None else self._entries(layer.bias))
         if kind is nn.BatchNorm1d:
-            return self._batch_norm(value, layer, name)
+            if layer.running_mean is None or layer.running_var is None:
+                raise NotDense(f"{name} has no running statistics, so that rows depend on each other")
+            learned = [None if part is None else self._entries(part) for part in (layer.weight, layer.bias)]
+            statistics = _array(layer.running_mean), _array(layer.running_var)
+            return self.builder.normalize(value, *statistics, layer.eps, *learned)
         if kind is nn.PReLU:
-            slopes, width = self._entries(layer.weight), self.builder.width(value)
-            if slopes.values.size not in (1, width):
-                raise NotDense(f"{name} has another number of slopes than it gets inputs")
-            if slopes.values.size < width:  # one slope for all units: as many copies of one parameter
-                self.uses[self.names[id(layer.weight)]] += width - 1
-                slopes = slopes.mapped(lambda part: np.repeat(part, width))
-            return self.builder.slopes(value, slopes)
+            return self.builder.slopes(value, self._entries(layer.weight))
         if kind in _LAYERS:
             return self._activation(node, value, _LAYERS[kind], lambda key, _, default: getattr(layer, key, default))
         raise NotDense(f"{name} is a {kind.__name__}, which is no part of a dense network")
-
-    def _batch_norm(self, value: int, layer: Any, name: str) -> int:
-        """A layer that does not move, of what the running statistics do, and one of the learned factors."""
-        if layer.running_mean is None or layer.running_var is None:
-            raise NotDense(f"{name} has no running statistics, so that rows depend on each other")
-        mean, variance = _array(layer.running_mean), _array(layer.running_var)
-        factor = 1.0 / np.sqrt(variance + layer.eps)
-        value = self.builder.scale(value, Entries.fixed(factor), Entries.fixed(-mean * factor))
-        if layer.weight is None:
-            return value
-        return self.builder.scale(value, self._entries(layer.weight), self._entries(layer.bias))
 
     def _entries(self, parameter: Any) -> Entries:
         name = self.names.get(id(parameter))
         if name is None:
             raise NotDense("a layer computes with numbers that are none of its parameters")
-        self.uses[name] += 1
         return Entries.moving(_array(parameter), self.theta.slices[self.theta.names.index(name)].start)
 
     def _activation(self, node: Any, value: int, name: str, setting: Any) -> int:
@@ -208,21 +190,8 @@ class _Reader:
             raise NotDense(f"{_words(node)} has settings that are computed")
         if name == "gelu":
             return self.builder.activate(value, "gelu_tanh" if values[0] == "tanh" else "gelu")
-        numbers = [float(v) for v in values]
-        if name == "leaky_relu" and numbers == [0.01]:
-            return self.builder.activate(value, name)
-        if name in ("hardtanh", "relu6"):
-            first, last = numbers or (0.0, 6.0)
-            return self.builder.activate(
-                value, "hard_tanh" if (first, last) == (-1, 1) else f"clip({first!r},{last!r})"
-            )
-        if name == "elu":
-            if not numbers[0] > 0:
-                raise NotDense(f"{_words(node)} has an alpha that is not above 0")
-            return self.builder.activate(value, "elu" if numbers == [1.0] else f"elu({numbers[0]!r})")
-        if name == "softplus" and not (numbers[0] > 0 and numbers[1] >= SMOOTH_FROM):
-            raise NotDense(f"{_words(node)} has a threshold below {SMOOTH_FROM:g}, where it jumps, or no beta above 0")
-        return self.builder.activate(value, f"{name}({','.join(map(repr, numbers))})" if numbers else name)
+        numbers = (0.0, 6.0) if name == "relu6" else tuple(float(v) for v in values)
+        return self.builder.activate(value, "clip" if name in ("hardtanh", "relu6") else name, *numbers)
 
 
 def _array(tensor: Any) -> Floats:

@@ -109,6 +109,25 @@ class RivalPushes(_PushedLayers):
             going &= (least >= enough)[:, None]
         return least, best
 
+    def turn(self) -> tuple[Floats, list[Floats], list[Floats]]:
+        """Push every unit against the gradient on the network itself: margins, pushes, and what enters each layer."""
+        arguments, inputs = [], [self.X]
+        for i, name in enumerate(self.names):
+            z = self.first[0] if i == 0 else inputs[-1] @ self.layers[i].middle + self.layers[i].bias
+            arguments.append(z)
+            inputs.append(activate(name, z.copy()))
+        goal, last, pushes = self.objective, len(self.names) - 1, list[Floats]()
+        for i in range(last, -1, -1):
+            enters = goal.lin - goal.rho * np.sign(inputs[-1]) if i == last else slope @ self.layers[i + 1].middle.T
+            slope = enters * derivative(self.names[i], arguments[i])
+            pushes.insert(0, -np.sign(slope))
+        inputs = inputs[:1]
+        for i, (name, push) in enumerate(zip(self.names, pushes, strict=True)):
+            middle, spread = self._reached_ranges(i, inputs[-1])
+            inputs.append(activate(name, middle + push * spread))
+        a = inputs[-1]
+        return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, pushes, inputs
+
     def towards(self, activations: list[Floats]) -> list[Floats]:
         """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
 
@@ -150,13 +169,13 @@ def pushed_parameters(relaxation: Relaxation, x: Floats, pushes: list[Floats], o
         a = inputs[-1]
         z = a @ layer.middle + layer.bias + push * (np.abs(a) @ layer.reach + layer.bias_reach)
         inputs.append(activate(name, z))
-    return _direction(inputs, [*pushes, output])
+    return joint_direction(inputs, [*pushes, output])
 
 
-def _direction(inputs: list[Floats], pushes: list[Floats]) -> Floats:
+def joint_direction(inputs: list[Floats], pushes: list[Floats]) -> Floats:
     """The direction of all parameters that pushes the units of each layer so, given what enters it."""
     layers = zip(inputs, pushes, strict=True)
-    return np.concatenate([part for a, push in layers for part in (np.outer(np.sign(a), push).ravel(), push)])
+    return np.concatenate([part for a, push in layers for part in ((np.sign(a)[:, None] * push).ravel(), push)])
 
 
 class UnitPushes(_PushedLayers):
@@ -171,7 +190,7 @@ class UnitPushes(_PushedLayers):
         ends = np.cumsum([0, *(len(b) for b in net.biases[: max(0, len(net.activations) - 1)])]).tolist()
         self.parts = [slice(*ends_of) for ends_of in pairwise(ends)]
         self.outputs = [output_terms(net, reach, wanted, rival) for rival in rivals(net, wanted).T]
-        super().__init__(moving_layers(net, reach), net.activations, X[:, None, :], 1.0)
+        super().__init__(moving_layers(net, radii), net.activations, X[:, None, :], 1.0)
         self._set_delta(delta)
 
     def _set_delta(self, delta: Floats) -> None:
@@ -248,7 +267,7 @@ class UnitPushes(_PushedLayers):
             pushes.append(alone._against(a, worst)[1][0, 0])
             inputs.append(activate(alone.names[-1], middle + pushes[-1] * spread))
         rival = rivals(self.net, alone.wanted)[0, worst]
-        return _direction([a[0, 0] for a in inputs], [*pushes, -output_signs(self.net, alone.wanted, rival)[0]])
+        return joint_direction([a[0, 0] for a in inputs], [*pushes, -output_signs(self.net, alone.wanted, rival)[0]])
 
     def _worst(self, a: Floats) -> tuple[Floats, Floats, Floats]:
         """Least margins, from what enters the last hidden layer; its pushes, and the output weights then at work."""

@@ -1,0 +1,125 @@
+"""`BetaRce`: a row moved away from the boundary until enough of some refits accept it, by a Beta distribution."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from apas._random import Stream, standard_normals
+from apas._typing import Floats
+from apas._validation import check_integer, check_number
+from apas.counterfactuals.search.smooth_problem import SmoothProblem, usable
+from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.criteria import RefitMargins, nearest_row, needs_known_rows
+from apas.errors import InputError
+
+WITHIN = 1.0  # the largest sphere, in units of the ranges of all coordinates
+
+
+@dataclass(frozen=True, kw_only=True)
+class BetaRce:
+    """From the nearest row of the class, growing spheres until a row is accepted by nearly all of some refits.
+
+    A row passes if its share of accepting models is at least `robustness` with posterior probability `confidence`; the
+    posterior is ``Beta(0.5 + accepted, 0.5 + refused)``. Rows are drawn in spherical shells around the nearest one; of
+    the first shell in which some pass the nearest to its centre is offered.
+
+    Parameters
+    ----------
+    refits : sequence of models
+        Drawn from the change that the row is to survive; `space.bind` must take each.
+    robustness : float, default 0.9
+        The paper's delta.
+    confidence : float, default 0.9
+        The paper's alpha.
+    models : int, default 32
+        How many of the refits are asked, the first ones: the paper's k.
+    samples, shells : int, default 100
+        Rows per shell, and shells.
+
+    Notes
+    -----
+    All rows are tested on the same refits, and one that passes is picked: the posterior is not that of a row that was
+    chosen for it.
+
+    References
+    ----------
+    Stepka, Lango and Stefanowski (2025), "Counterfactual explanations with probabilistic guarantees on their robustness
+    to model change", KDD.
+
+    Examples
+    --------
+    >>> import apas
+    >>> biases = np.linspace(-1.2, -0.8, 32)
+    >>> nets = [apas.FeedForward([[[1.0], [1.0]]], [[b]], feature_names=("a", "b")) for b in biases]
+    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in ("a", "b")])
+    >>> base = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("a", "b"))
+    >>> told = {"space": space, "background": [[1.0, 1.0]], "source": BetaRce(refits=nets), "rng": 0}
+    >>> bool(apas.generate(base, [[0.2, 0.3]], 0, **told).numbers.sum() >= 1.1)
+    True
+    """
+
+    refits: Sequence[Any]
+    robustness: float = 0.9
+    confidence: float = 0.9
+    models: int = 32
+    samples: int = 100
+    shells: int = 100
+    ordered: ClassVar[bool] = True
+    knob: ClassVar[tuple[str, tuple[float, ...]]] = ("robustness", (0.7, 0.8, 0.9))
+
+    def __post_init__(self) -> None:
+        for name in ("robustness", "confidence"):
+            check_number(getattr(self, name), name, "BetaRce", above=0.0, most=1.0)
+        for name in ("models", "samples", "shells"):
+            check_integer(getattr(self, name), name, "BetaRce", least=1)
+        if self.least_accepted() is None:
+            raise InputError(
+                f"`models` of BetaRce must be enough for robustness {self.robustness} at confidence {self.confidence}, "
+                f"got {min(self.models, len(self.refits))}: that all accept a row does not show it; give more refits."
+            )
+
+    def least_accepted(self) -> int | None:
+        """How many of the models must accept a row; None if all are not enough."""
+        from scipy.stats import beta
+
+        count = min(self.models, len(self.refits))
+        accepted = np.arange(count + 1)
+        enough = beta.ppf(1 - self.confidence, 0.5 + accepted, 0.5 + count - accepted) >= self.robustness
+        return int(np.flatnonzero(enough)[0]) if enough.any() else None
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if there are known rows, else the error a user reads."""
+        return needs_known_rows(task, "BetaRce")
+
+    def candidates(self, search: Search) -> Iterator[Candidate]:
+        """The nearest row itself if it passes, else that of the first shell in which one does."""
+        task, least = search.task, self.least_accepted()
+        margins = task.once("betarce", lambda: RefitMargins(task, self.refits[: self.models]))
+        start = nearest_row(search)
+        if start is None:
+            return
+        problem, rows = SmoothProblem(search), start[None]
+        middle, stream = problem.at.of(start[None])[0], Stream(task.entropy, f"betarce/{search.row}")
+        for shell in range(self.shells + 1):
+            accepted = (margins(rows, search.target) >= 0).sum(axis=0) if len(rows) else np.empty(0)
+            good = rows[accepted >= least]
+            if len(good):
+                apart = np.linalg.norm(problem.at.of(good) - middle, axis=1)
+                yield Candidate(good[int(apart.argmin())])
+                return
+            if time.monotonic() > task.deadline:
+                return
+            rows = usable(search, problem.numbers(self._shell(problem, middle, shell, stream)))
+
+    def _shell(self, problem: SmoothProblem, middle: Floats, number: int, stream: Stream) -> Floats:
+        """Points of a spherical shell within the limits, in coordinates."""
+        size, first = problem.at.size, number * self.samples
+        ways = standard_normals(size, stream, first, first + self.samples)
+        part = (number + np.arange(1, self.samples + 1) / self.samples) / self.shells
+        length = WITHIN * np.sqrt(size) * part[:, None] / np.linalg.norm(ways, axis=1)[:, None]
+        return problem.inside(middle + length * ways)

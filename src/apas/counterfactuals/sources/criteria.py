@@ -1,0 +1,131 @@
+"""Rows for which a score is at least 0: the nearest known ones, and the cheapest; published methods differ in it.
+
+A score takes the place of the shifted models of a search, so that every method has the same optimiser: known rows
+nearest first, the way back to the input, and then linear steps (`cheapest_near`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+
+from apas._typing import Floats
+from apas.counterfactuals.search.observed_split import models_together
+from apas.counterfactuals.search.refit_search import refit_path
+from apas.counterfactuals.sources.base import Search, Task
+from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
+from apas.counterfactuals.sources.robust_optimum import cheapest_near
+from apas.models.base import Dense, Differentiable, class_indices, offers
+from apas.shifts.observed import ObservedShifts
+from apas.worst_case.intervals import least_margins
+
+AT_ONCE, MOST = 64, 4096  # known rows whose scores are asked for together, and how many of them at most
+WAY = np.linspace(0.05, 1.0, 20)  # how far from the input to a known row others are looked at
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A score of rows as the test of a search."""
+
+    score: Callable[[Floats], Floats]
+    spare: float = 0.0
+    few: ClassVar[bool] = False
+
+    def slacks(self, points: Floats) -> Floats:
+        """By how much the score of each row exceeds what is asked for."""
+        return np.asarray(self.score(points) - self.spare)
+
+    def slopes(self, point: Floats, others: Floats) -> Floats:
+        """By how much it grows from a point to each of others."""
+        slacks = self.slacks(np.vstack([point, others]))
+        return np.asarray(slacks[1:] - slacks[0])
+
+    def near(self, point: Floats) -> Criterion:
+        """The same: no part of a score is cheaper than all of it."""
+        return self
+
+    def with_more_slack(self, more: float) -> Criterion:
+        """The same, which asks for some slack more."""
+        return replace(self, spare=self.spare + more)
+
+
+def passing_rows(search: Search, test: Criterion) -> Iterator[Floats]:
+    """Known rows that the space allows and that pass, the cheapest first."""
+    if not len(rows_of_class(search.task, search.target)):
+        return
+    known = islice((c.point for c in NearestNeighbours().candidates(search)), MOST)
+    while len(some := np.array(list(islice(known, AT_ONCE)))):
+        yield from some[np.nan_to_num(test.slacks(some), nan=-np.inf) >= 0]
+
+
+def draw_back(search: Search, test: Criterion, row: Floats) -> Floats:
+    """The cheapest row that passes on the way from the input to one that does; categories are those of its end."""
+    space, x = search.task.space, np.repeat(search.input[None], len(WAY), axis=0)
+    fixed = np.array([f.kind in ("categorical", "binary") for f in space])
+    ways = space.snapped(np.where(fixed, row, x + WAY[:, None] * (row - x)), x)
+    fine = [search.is_different(w) and bool((w != search.input).any()) for w in ways]
+    fine &= search.task.valid(ways, search.target) & (np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
+    return np.asarray(ways[np.flatnonzero(fine)[0]]) if np.any(fine) else row
+
+
+def cheapest_passing(search: Search, test: Criterion) -> Floats | None:
+    """A cheap row that passes and is valid on the model, by linear steps from the nearest known one; None if none."""
+    start = next(passing_rows(search, test), None)
+    start = None if start is None else draw_back(search, test, start)
+    best, _ = cheapest_near(search, test, search.input if start is None else start)
+    found = [p for p in (best, start) if p is not None and search.is_valid(p) and search.is_different(p)]
+    return min(found, key=search.cost, default=None)
+
+
+class RefitMargins:
+    """Margins of rows on models that a source was given, each behind the space of the task."""
+
+    def __init__(self, task: Task, refits: Sequence[Any]) -> None:
+        self.models = [task.space.bind(model) for model in refits]
+        self._tasks = [replace(task, model=model) for model in self.models]
+        self._together = models_together(ObservedShifts(self.models), task)
+
+    def __call__(self, points: Floats, target: Any) -> Floats:
+        """Shape (models, rows)."""
+        if self._together is not None:
+            return self._together.margins(points, target)
+        return np.stack([task.margins(points, target) for task in self._tasks])
+
+
+def cheapest_accepted(search: Search, margins: RefitMargins) -> Floats | None:
+    """A cheap row that every one of some models accepts, None if none was found."""
+    if offers(search.task.model, Differentiable):
+        return cheapest_passing(search, Criterion(lambda points: margins(points, search.target).min(axis=0)))
+    rows = refit_path(search, margins.models, unanimous=True)
+    rows = rows[[search.is_different(row) for row in rows]] if len(rows) else rows
+    rows = rows[(margins(rows, search.target) >= 0).all(axis=0)] if len(rows) else rows
+    return min(rows, key=search.cost, default=None)
+
+
+def nearest_row(search: Search) -> Floats | None:
+    """A cheap row of the class on the model itself, where methods that improve a row begin."""
+    margins = search.task.once("base row", lambda: RefitMargins(search.task, [search.task.model]))
+    return cheapest_accepted(search, margins)
+
+
+def worst_margins(task: Task, columns: Floats, target: Any, delta: float) -> Floats:
+    """Lower bounds on margins while all parameters of a dense network move by `delta`: exact with one hidden layer."""
+    net: Any = task.once("dense network", lambda: task.model.as_feedforward())  # type: ignore[attr-defined]
+    wanted, radii = class_indices(net.classes, target, len(columns)), np.ones(len(net.parameters))
+    bounds, errors = least_margins(net, columns, wanted, radii, np.full(len(columns), float(delta)))
+    return np.asarray(bounds - errors)
+
+
+def needs_known_rows(task: Task, name: str, *, dense: bool = False) -> str | None:
+    """None if there are known rows, and with `dense` layers to move, else the error a user reads."""
+    if task.background is None or not len(task.background):
+        return f"{name} starts from known rows; pass some, such as the training table, as `background`."
+    if dense and not offers(task.model, Dense):
+        return (
+            f"{name} moves the parameters of a dense network, which {task.model!r} does not have; use another source."
+        )
+    return None

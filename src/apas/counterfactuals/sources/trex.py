@@ -1,0 +1,141 @@
+"""`TRex`: rows around which the model is confident, by the stability score of T-Rex, and the walk of RobX for trees.
+
+The stability of a row x is the mean of ``p(z) - |p(z) - p(x)|`` over points z drawn around it, where p is the
+probability of the class: high where the model is sure and flat. T-Rex climbs it by its gradient; RobX, where there is
+none, goes from row to row towards known rows that are stable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+
+from apas._random import Stream, standard_normals
+from apas._typing import Floats
+from apas._validation import check_integer, check_number
+from apas.counterfactuals.search.smooth_problem import SmoothProblem, probabilities, usable
+from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.criteria import Criterion, draw_back, nearest_row, needs_known_rows, passing_rows
+
+STREAM = "trex"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TRex:
+    """From the nearest row of the class to one whose stability is at least a threshold.
+
+    Parameters
+    ----------
+    threshold : float, default 0.7
+        The papers' tau, which they choose per data set.
+    samples : int, default 1000
+        Points drawn around a row: the papers' K.
+    sigma : float, default 0.1
+        Their standard deviation in each coordinate, in units of the feature's range.
+    rate, steps : float and int, default 0.02 and 300
+        How far a step along the gradient goes, in units of the ranges, and how many there are at most.
+    neighbours : int, default 5
+        Stable known rows that the walk of RobX goes to, where the model has no derivatives.
+
+    References
+    ----------
+    Dutta, Long, Mishra, Tilli and Magazzeni (2022), "Robust counterfactual explanations for tree-based ensembles",
+    ICML.
+    Hamman, Noorani, Mishra, Magazzeni and Dutta (2023), "Robust counterfactual explanations for neural networks with
+    probabilistic guarantees", ICML.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[8.0], [8.0]]], [[-8.0]], feature_names=("income", "savings"))
+    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
+    >>> known = [[1.0, 0.5], [2.0, 2.0]]
+    >>> found = apas.generate(net, [[0.2, 0.3]], 0, space=space, background=known, source=TRex(threshold=0.8), rng=0)
+    >>> bool(found.numbers.sum() > 1.1)
+    True
+    """
+
+    threshold: float = 0.7
+    samples: int = 1000
+    sigma: float = 0.1
+    rate: float = 0.02
+    steps: int = 300
+    neighbours: int = 5
+    ordered: ClassVar[bool] = True
+    knob: ClassVar[tuple[str, tuple[float, ...]]] = ("threshold", (0.6, 0.7, 0.8))
+
+    def __post_init__(self) -> None:
+        check_number(self.threshold, "threshold", "TRex", least=0.0, most=1.0)
+        for name in ("sigma", "rate"):
+            check_number(getattr(self, name), name, "TRex", above=0.0)
+        for name in ("samples", "steps", "neighbours"):
+            check_integer(getattr(self, name), name, "TRex", least=1)
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if there are known rows, else the error a user reads."""
+        return needs_known_rows(task, "TRex")
+
+    def candidates(self, search: Search) -> Iterator[Candidate]:
+        """The row at the end of the way."""
+        start, problem = nearest_row(search), SmoothProblem(search)
+        if start is None:
+            return
+        noise = self.sigma * _noise(search.task, self.samples, problem.at.size)
+        way = self._walk(search, problem, noise, start) if problem.differences else self._climb(problem, noise, start)
+        yield from map(Candidate, way)
+
+    def _climb(self, problem: SmoothProblem, noise: Floats, start: Floats) -> Iterator[Floats]:
+        """T-Rex: steps along the gradient of the stability until it is high enough."""
+        at = problem.at.of(start[None])[0]
+        for _ in range(self.steps):
+            rows = usable(problem.search, problem.numbers(at[None]))
+            if len(rows) and stability(problem, problem.at.of(rows), noise)[0] >= self.threshold:
+                yield rows[0]
+                return
+            margins, slopes = problem.gradients(np.vstack([at, problem.inside(at + noise)]))
+            chances = probabilities(margins)
+            rising = problem.slopes(margins)[:, None] * slopes
+            # where a point has less chance than the row, p(z) - |p(z) - p(x)| is 2 p(z) - p(x); else it is p(x)
+            below = (chances[1:] < chances[0])[:, None]
+            slope = np.where(below, 2 * rising[1:] - rising[0], rising[0]).mean(axis=0)
+            size = float(np.abs(slope).max())
+            if size == 0 or time.monotonic() > problem.search.task.deadline:
+                return
+            at = problem.inside((at + self.rate * slope / size)[None])[0]
+
+    def _walk(self, search: Search, problem: SmoothProblem, noise: Floats, start: Floats) -> Iterator[Floats]:
+        """RobX: the nearest rows, on the way from the start to stable known ones, that are stable themselves."""
+        known: dict[bytes, float] = search.task.once(f"{STREAM}/known", dict)  # rows share their neighbours
+
+        def score(points: Floats) -> Floats:
+            new = np.array([p for p in points if p.tobytes() not in known])
+            for point, found in zip(
+                new, stability(problem, problem.at.of(new), noise) if len(new) else (), strict=True
+            ):
+                known[point.tobytes()] = float(found)
+            return np.array([known[p.tobytes()] for p in points]) - self.threshold
+
+        test = Criterion(score)
+        if score(start[None])[0] >= 0:
+            yield start
+            return
+        stable = list(islice(passing_rows(search, test), self.neighbours))
+        yield from sorted((draw_back(search, test, row) for row in stable), key=search.cost)
+
+
+def stability(problem: SmoothProblem, points: Floats, noise: Floats) -> Floats:
+    """Mean of p(z) - |p(z) - p(x)| over points z around each point x, in coordinates."""
+    around = problem.inside((points[:, None] + noise).reshape(-1, points.shape[1]))
+    chances = probabilities(problem.margins(np.vstack([points, around])))
+    here, there = chances[: len(points), None], chances[len(points) :].reshape(len(points), -1)
+    return np.asarray((there - np.abs(there - here)).mean(axis=1))
+
+
+def _noise(task: Task, count: int, size: int) -> Floats:
+    """Standard normal numbers, the same for every row of a call."""
+    return task.once((STREAM, count), lambda: standard_normals(size, Stream(task.entropy, STREAM), 0, count))
