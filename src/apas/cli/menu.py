@@ -53,14 +53,10 @@ def menu_command(
     how = pick_method(options.MethodName.sampling, coverage=coverage, confidence=confidence, samples=samples)
     net = layers.read(model)
     table, about = offers.read(net, rows)
-    chosen: dict[str, Any] = {
-        "features": None if features is None else split_words(features),
-        "size": size,
-        "time_limit": time_limit,
-    }
+    chosen: dict[str, Any] = {"features": None if features is None else split_words(features), "size": size}
     with workers(jobs, dask) as n_jobs:
         claimed: dict[str, Any] = {"shifts": movement.pick(), "method": how, "n_jobs": n_jobs, "rng": seed}
-        found = menu(net, table, delta, **about, **chosen, **claimed)
+        found = menu(net, table, delta, **about, **chosen, **claimed, time_limit=time_limit)
     if out is not None:
         write_out(out, found.to_html())
     if save is not None:
