@@ -263,7 +263,7 @@ def test_what_is_not_dense_is_refused_by_name_and_sampled(keras):
     cases = [
         (sequence([given, layers.Dense(4), layers.LayerNormalization(name="odd"), layers.Dense(1)]), "odd is a LayerNormalization"),
         (sequence([given, layers.Dense(4, activation="mish", name="odd"), layers.Dense(1)]), "odd has the activation 'mish'"),
-        (sequence([given, layers.Dense(4, activation="softmax"), layers.Dense(1)]), "softmax between its layers"),
+        (sequence([given, layers.Dense(4, activation="softmax"), layers.Dense(1)]), "a softmax stands between layers"),
         (keras.Model(given, layers.Dense(1)(layers.Multiply(name="odd")([hidden, hidden]))), "odd is a Multiply"),
         (sequence([given, layers.Dense(4), layers.BatchNormalization(), layers.UnitNormalization(), layers.Dense(1)]), "a UnitNormalization"),
         (own, "Own is a Keras model of its own class"),

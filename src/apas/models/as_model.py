@@ -86,7 +86,7 @@ def as_model(
     if keras is not None and isinstance(obj, getattr(keras, "Model", ())):
         from apas.models.keras import from_keras
 
-        return from_keras(obj, **chosen, threshold=threshold, feature_names=feature_names)
+        return from_keras(obj, **chosen, threshold=threshold, feature_names=feature_names)  # type: ignore[no-any-return]
     torch = sys.modules.get("torch")  # whoever has a module has imported it
     if torch is not None and isinstance(obj, torch.nn.Module):
         from apas.models.torch.adapter import from_torch

@@ -21,6 +21,8 @@ from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 from apas.models.forward import ACTIVATIONS
 
+NUMBERS = 1 << 20  # how many numbers of lifted moves are held at a time
+
 
 class NotDense(Exception):
     """What of a model has no place in a dense chain, in words."""
@@ -101,16 +103,23 @@ class DenseChain:
         found[where] = values[self.source[where]] * self.sign[where]
         return found
 
+    def shifted_margins(self, X: Floats, target: Any, moves: Floats, delta: float | Floats) -> Floats:
+        """Margins where the coordinates move by ``delta * moves``, shape (moves, rows)."""
+        margins, some = np.empty((len(moves), len(X))), max(1, NUMBERS // len(self.source))
+        for first in range(0, len(moves), some):
+            part = slice(first, first + some)
+            margins[part] = self.network.shifted_margins(X, target, self.lift(moves[part]), delta)
+        return margins
+
     def plain(self) -> FeedForward | None:
         """The network alone, if each of its numbers moves by itself (but for biases that it has not)."""
         net = self.network
-        moves = [part.all() for part in net.parameters.split(self.source >= 0)]
-        without = [not fixed.any() for fixed in net.parameters.split(self.source >= 0)[1::2]]
-        biases = zip(moves[1::2], without, net.biases, strict=True)
-        fits = all(moves[::2]) and all(all_move or (none and not b.any()) for all_move, none, b in biases)
+        parts = net.parameters.split(np.where(self.source >= 0, 1.0, 0.0))
+        given = [b if moves.any() or b.any() else None for moves, b in zip(parts[1::2], net.biases, strict=True)]
+        there = [b is not None for pair in zip(net.weights, given, strict=True) for b in pair]
+        fits = all(moves.all() for moves, exists in zip(parts, there, strict=True) if exists)
         if not fits or self.tied or not ACTIVATIONS.keys() >= set(net.activations):
             return None
-        given = [None if none else b for none, b in zip(without, net.biases, strict=True)]
         return FeedForward(net.weights, given, activation=net.activations, **self._said())
 
     def _said(self) -> dict[str, Any]:
@@ -261,10 +270,17 @@ class ChainBuilder:
         parts = zip(vars(Entries.fixed(np.eye(count))).values(), vars(negative).values(), strict=True)
         return self.affine(halves, Entries(*(np.vstack(pair) for pair in parts)))
 
+    def before(self, last: int, *heads: str) -> tuple[int, str]:
+        """The value in front of a sigmoid or softmax at the end, and its name; itself if the end is none of these."""
+        name = self.nodes[last].activation
+        return (self.nodes[last].terms[0][0], name) if name in heads else (last, "")
+
     def finish(self, last: int, theta: Parameters, **options: Any) -> DenseChain:
         """The chain up to a value, in which `theta` moves, with the options of `FeedForward`."""
         self._fuse(last)
         needed, users = self._users(last)
+        if any("softmax" in self.nodes[value].activation for value in needed):
+            raise ValueError("a softmax stands between layers")
         if self.nodes[last].activation != "identity" or not self.nodes[last].terms:
             raise ValueError("it does not end in a linear layer")
         level = {0: 0}
@@ -281,7 +297,7 @@ class ChainBuilder:
         arrays = [entries for pair in zip(weights, biases, strict=True) for entries in pair]
         source, sign = (np.concatenate([getattr(e, part).ravel() for e in arrays]) for part in ("source", "sign"))
         told: list[Any] = [[e.values for e in weights], [e.values for e in biases]]
-        uses = np.bincount(source[source >= 0], minlength=len(theta))
+        uses = np.bincount(source[source >= 0], minlength=len(theta)).astype(np.float64)
         tied = [name for name, part in zip(theta.names, theta.split(uses), strict=True) if part.max(initial=0) > 1]
         words = f"{', '.join(tied[:3])} {'is' if len(tied) == 1 else 'are'} used more than once" if tied else ""
         network = ChainNetwork(*told, activation=names[:-1], **options)
@@ -335,10 +351,6 @@ class ChainBuilder:
         return weights, bias, kinds.pop() if len(kinds) == 1 else "+".join(names)
 
 
-#: How many numbers of lifted directions are held at a time.
-NUMBERS = 1 << 20
-
-
 class ChainModel:
     """A model that is a dense chain: what moves are its own parameters, under their own names."""
 
@@ -353,12 +365,7 @@ class ChainModel:
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
-        margins, some = np.empty((len(directions), len(X))), max(1, NUMBERS // len(self._chain.source))
-        for first in range(0, len(directions), some):
-            part = slice(first, first + some)
-            lifted = self._chain.lift(directions[part])
-            margins[part] = self._chain.network.shifted_margins(X, target, lifted, delta)
-        return margins
+        return self._chain.shifted_margins(X, target, directions, delta)
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``."""

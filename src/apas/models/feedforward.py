@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._typing import Floats
+from apas._typing import Array, Floats
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
 from apas.models import forward
@@ -354,6 +354,18 @@ class FeedForward:
     def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
         return forward.parameter_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
+
+    def classes_of(self, raw: Array, kind: str) -> Array:
+        """Classes by the numbers (rows, outputs) that a library gives: a "logit", "logits" or some probability."""
+        if len(self.classes) > 2:
+            chosen = raw.argmax(axis=-1)
+        elif kind == "logits":
+            chosen = (raw[:, 1] - raw[:, 0] >= self.offset).astype(np.intp)
+        else:
+            chosen = (raw[:, -1] >= (self.offset if kind == "logit" else self.threshold)).astype(np.intp)
+        labels = np.empty(len(self.classes), dtype=object)
+        labels[:] = self.classes
+        return np.asarray(labels[chosen])
 
     def as_feedforward(self) -> FeedForward:
         """Itself."""

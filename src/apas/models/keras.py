@@ -1,4 +1,4 @@
-"""Keras models: dense ones as dense networks or chains in NumPy, others with PyTorch behind Keras called as they are."""
+"""Keras models: dense ones as networks or chains in NumPy; others are called as they are, with PyTorch behind Keras."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENT = (
     "ActivityRegularization",
     "Identity",
 )
-#: Activations of `ChainBuilder`, with their settings, by Keras's names for functions; a softmax has its place at the end.
+#: Activations of `ChainBuilder`, with their settings, by Keras's names for functions.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     name: (name,) for name in ("relu", "tanh", "sigmoid", "gelu", "silu", "softmax")
 }
@@ -62,7 +62,7 @@ def from_keras(
     level, names = check_probability(threshold, "threshold", "as_model"), check_names(feature_names)
     said: dict[str, Any] = {"threshold": level, "classes": classes, "feature_names": names}
     try:
-        reader = _Reader(model, input_shape)
+        reader = _LayerReader(model, input_shape)
         last = reader.call(model, 0)
         kind, chain = reader.finish(last, output, said)
     except NotDense as why:
@@ -71,7 +71,7 @@ def from_keras(
     return KerasModel(model, found, chain.network, kind, reader.shape, reader.scaler)
 
 
-class _Reader:
+class _LayerReader:
     """Follows the layers of a model, with the number of a value for what each gives."""
 
     def __init__(self, model: Any, input_shape: Sequence[int] | None) -> None:
@@ -80,7 +80,8 @@ class _Reader:
         ]
         if not self.shape or not all(isinstance(n, int | np.integer) for n in self.shape):
             raise NotDense(f"{type(model).__name__} does not say what one input looks like")
-        self.flat, self.scaler = len(self.shape) == 1, None
+        self.flat = len(self.shape) == 1
+        self.scaler: tuple[Floats, Floats] | None = None
         self.builder = ChainBuilder(int(np.prod(self.shape)))
         self.dtype = _dtype(model)
         self.names: dict[int, str] = {}
@@ -152,7 +153,8 @@ class _Reader:
             kernel, width = self._entries(layer, "kernel"), self.builder.width(value)
             if value == 0 and len(kernel.values) != width:
                 raise InputError(
-                    f"`input_shape` of as_model is {self.shape}, but the first layer takes {len(kernel.values)} numbers."
+                    f"`input_shape` of as_model is {self.shape}, but the first layer takes {len(kernel.values)} "
+                    "numbers."
                 )
             value = self.builder.affine(value, kernel, self._entries(layer, "bias") if layer.use_bias else None)
             return self._activate(value, *self._function(layer))
@@ -166,7 +168,7 @@ class _Reader:
         raise NotDense(f"{layer.name} is a {kind}, which is no part of a dense network")
 
     def _normalization(self, layer: Any, value: int) -> int:
-        """What a model begins with is its preprocessing, in its own arithmetic; elsewhere a layer that does not move."""
+        """What a model begins with is its preprocessing, in its arithmetic; elsewhere a layer that does not move."""
         mean, variance = (np.asarray(_array(part)).reshape(-1) for part in (layer.mean, layer.variance))
         # Keras divides by the square root, and never by less than its epsilon, 1e-7
         deviation = np.maximum(np.sqrt(variance), np.asarray(1e-7, dtype=variance.dtype))
@@ -220,22 +222,21 @@ class _Reader:
 
     def finish(self, last: int, output: str | None, said: dict[str, Any]) -> tuple[str, DenseChain]:
         """What the numbers are that the model gives, and the chain in front of its sigmoid or softmax."""
-        nodes = self.builder.nodes
-        ending = nodes[last].activation
-        told = {"sigmoid": "probability", "softmax": "probabilities"}.get(ending)
+        last, head = self.builder.before(last, "sigmoid", "softmax")
+        told, ending = (
+            {"sigmoid": "probability", "softmax": "probabilities"}.get(head),
+            self.builder.nodes[last].activation,
+        )
         if told is None and ending != "identity":
             raise Unsupported(f"the Keras model ends in the activation {ending}, which says nothing about classes.")
         if output is not None and told is not None and output != told:
-            raise InputError(f'`output` of as_model is "{output}", but the model ends in a {ending}; leave it out.')
+            raise InputError(f'`output` of as_model is "{output}", but the model ends in a {head}; leave it out.')
         if told is None and output not in ("logit", "logits"):
             raise InputError(
                 "`output` of as_model must say what the model's numbers are, since its last layer is linear; pass "
                 'apas.as_model(model, output="logit") for one logit, or "logits" for one per class'
                 f"{'' if output is None else f', got {output!r}'}."
             )
-        last = last if told is None else nodes[last].terms[0][0]
-        if any(node.activation == "softmax" for node in nodes[: last + 1]):
-            raise NotDense("the Keras model has a softmax between its layers, which has no place in a dense network")
         kind, single = str(told or output), self.builder.width(last) == 1
         if single != (kind in ("logit", "probability")):
             raise InputError(
@@ -301,8 +302,7 @@ def _called_as_it_is(model: Any, why: str, output: str | None, input_shape: Any,
     """A model that is not dense, for draws and attacks: PyTorch can call it with other numbers in its variables."""
     if _backend() != "torch":
         raise Unsupported(f"{why}; with KERAS_BACKEND=torch apas can draw shifts of such a model, but proves nothing.")
-    from apas.models.torch.adapter import from_torch
-    from apas.models.torch.keras import KerasModule
+    from apas.models.torch.adapter import KerasModule, from_torch
 
     last = model.layers[-1].get_config().get("activation") if model.layers else None
     told = {"sigmoid": "probability", "softmax": "probabilities"}.get(last if isinstance(last, str) else "")
@@ -312,7 +312,7 @@ def _called_as_it_is(model: Any, why: str, output: str | None, input_shape: Any,
 
 
 class KerasModel(ModelWrapper):
-    """A Keras model of dense layers, computed in float64 by NumPy; a Normalization layer before them is preprocessing."""
+    """A dense Keras model, computed in float64 by NumPy; a Normalization layer at its beginning is preprocessing."""
 
     def __init__(
         self,
@@ -342,16 +342,8 @@ class KerasModel(ModelWrapper):
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to Keras itself, in its own arithmetic."""
-        net = self._network
-        given = check_numbers(X).astype(net.dtype).reshape(-1, *self._shape)
-        raw = np.asarray(_array(self._model(given, training=False)), dtype=np.float64)
-        if len(net.classes) > 2:
-            chosen = raw.argmax(axis=1)
-        elif self._kind == "logits":
-            chosen = (raw[:, 1] - raw[:, 0] >= net.offset).astype(int)
-        else:
-            chosen = (raw[:, -1] >= (net.offset if self._kind == "logit" else net.threshold)).astype(int)
-        return np.array([net.classes[i] for i in chosen])
+        given = check_numbers(X).astype(self._network.dtype).reshape(-1, *self._shape)
+        return self._network.classes_of(np.asarray(_array(self._model(given, training=False))), self._kind)
 
     def __repr__(self) -> str:
         return f"<{type(self._model).__name__} as {self._inner!r}>"

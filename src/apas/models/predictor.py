@@ -325,17 +325,12 @@ class LibraryPredictor(Predictor):
         **options: Any,
     ) -> None:
         super().__init__(score, **options)
-        self._estimator, self._decide, self._content, self._always = estimator, decide, content, always
+        self.estimator, self._decide, self._content, self._always = estimator, decide, content, always
         self._passed, self._cells.categories = passed_names, categories
         # scikit-learn's names for what was learned end so; of other libraries' classes, all that they hold
         own = type(estimator).__module__.startswith("sklearn.")
         self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
         self._digest: str | None = None
-
-    @property
-    def estimator(self) -> Any:
-        """The fitted classifier."""
-        return self._estimator
 
     @property
     def read_options(self) -> dict[str, Any]:
@@ -369,9 +364,9 @@ class LibraryPredictor(Predictor):
 
     def _rows(self, X: Floats) -> Any:
         # a copy of a large forest would cost more than most calls; fitting puts new objects in place of the old ones
-        now = vars(self._estimator)
+        now = vars(self.estimator)
         if any(now.get(name) is not was for name, was in self._members.items()):
-            name = type(self._estimator).__name__
+            name = type(self.estimator).__name__
             raise InputError(f"the {name} was changed since apas read it; fit a copy, or call apas.as_model again.")
         return self._cells.decode(X, self._passed)
 
@@ -389,7 +384,7 @@ class LibraryPredictor(Predictor):
             raise
         except Exception as error:  # each library says in its own way what it cannot take
             said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
-            raise InputError(f"`X` could not be read by {type(self._estimator).__name__}: {said}") from error
+            raise InputError(f"`X` could not be read by {type(self.estimator).__name__}: {said}") from error
 
     def content_digest(self) -> str:
         """SHA-256 over what it has learned, by the library's own account of it."""
@@ -406,13 +401,13 @@ class LibraryPredictor(Predictor):
         from apas.models.trees import trees_of
 
         try:
-            return trees_of(self._estimator, self.threshold, self.output == "probability", self._cells.places)
+            return trees_of(self.estimator, self.threshold, self.output == "probability", self._cells.places)
         except Exception:  # noqa: BLE001  (what is read is partly private to the libraries, and may be otherwise)
             return None
 
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides what it has learned, as JSON values."""
-        kind = type(self._estimator)
+        kind = type(self.estimator)
         library = kind.__module__.split(".")[0]
         # what boosted trees answer is all in what they have learned, whichever class of the library was given them
         name = library if library in ("xgboost", "lightgbm", "catboost") else f"{library}.{kind.__qualname__}"
@@ -421,7 +416,7 @@ class LibraryPredictor(Predictor):
         return said
 
     def __repr__(self) -> str:
-        return f"<{type(self._estimator).__name__} as it predicts, classes {list(self.classes)}>"
+        return f"<{type(self.estimator).__name__} as it predicts, classes {list(self.classes)}>"
 
 
 def check_is_classifier(estimator: Any, labels: int = 1) -> None:

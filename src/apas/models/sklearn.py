@@ -51,16 +51,11 @@ class PipelineModel(ModelWrapper):
         self, estimator: Any, encoder: Any, inner: Any, names: tuple[str, ...] | None, threshold: float = 0.5
     ) -> None:
         super().__init__(inner)
-        self._estimator, self._encoder, self.feature_names = estimator, encoder, names
+        self.estimator, self._encoder, self.feature_names = estimator, encoder, names
         self._level, self._first = threshold, encoder if encoder is not None else estimator
         width = len(names) if names is not None else inner.n_features
         self.n_raw_features = int(getattr(self._first, "n_features_in_", width))
         check_names(names, self.n_raw_features)
-
-    @property
-    def estimator(self) -> Any:
-        """The pipeline, or the bare classifier."""
-        return self._estimator
 
     @property
     def read_options(self) -> dict[str, Any]:
@@ -78,7 +73,7 @@ class PipelineModel(ModelWrapper):
         if self._encoder is None:
             return self.encode(X), self.library_classes(X)
         transformed = self._transformed(X)  # as it is, sparse or with names: so the pipeline hands it on, too
-        return self._matrix(transformed), self._classified(self._estimator[-1], transformed)
+        return self._matrix(transformed), self._classified(self.estimator[-1], transformed)
 
     def _transformed(self, X: Any) -> Any:
         try:
@@ -98,7 +93,7 @@ class PipelineModel(ModelWrapper):
 
     def library_classes(self, X: Any) -> Array:
         """Classes of raw rows according to scikit-learn itself."""
-        return self._classified(self._estimator, self._as_fitted(X))
+        return self._classified(self.estimator, self._as_fitted(X))
 
     def _classified(self, estimator: Any, X: Any) -> Array:
         if self._level == 0.5:
@@ -126,7 +121,7 @@ class PipelineModel(ModelWrapper):
 
     def __repr__(self) -> str:
         through = "" if self._encoder is None else f" behind {len(self._encoder)} preprocessing step(s)"
-        return f"<{type(self._estimator).__name__} as {self._inner!r}{through}>"
+        return f"<{type(self.estimator).__name__} as {self._inner!r}{through}>"
 
 
 class SklearnModel(PipelineModel):

@@ -28,9 +28,6 @@ from apas.shifts.base import (
 from apas.shifts.linf import LinfShifts
 from apas.shifts.noise import ENCODED, PLAIN, InputNoise
 
-#: How many numbers of lifted directions are held at a time.
-NUMBERS = 1 << 20
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointShifts(EqualByContent):
@@ -137,12 +134,7 @@ class JointShifts(EqualByContent):
         if chain is not None:
             embedded, scale = self.embed(chain), np.ones(directions.shape[1])
             scale[count:] = self.row.radii(what)  # which the noise has not in its directions
-            some = max(1, NUMBERS // len(embedded.source))
-            for first in range(0, len(directions), some):
-                part = slice(first, first + some)
-                lifted = embedded.lift(directions[part] * scale)
-                margins[part] = embedded.network.shifted_margins(X, target, lifted, delta)
-            return margins
+            return embedded.shifted_margins(X, target, directions * scale, delta)
         deltas = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
         each = isinstance(target, np.ndarray) and target.shape == (len(X),)
         for value in np.unique(deltas).tolist():

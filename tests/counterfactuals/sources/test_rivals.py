@@ -229,6 +229,11 @@ def test_distances_of_rbr_are_solved_as_by_a_fine_search() -> None:
 
 
 def test_rbr_goes_as_far_as_its_ball_allows() -> None:
-    near, far = (np.abs(found(Rbr(extra=e)) - INPUT).sum() for e in (0.1, 0.4))
-    assert near < far
-    assert far <= 2 * (0.4 + 0.5)  # coordinates are halves of numbers; the boundary is 0.25 of them away
+    near, far = (np.abs(found(Rbr(epsilon=0.0, extra=e)) - INPUT).sum() for e in (0.1, 0.4))
+    assert far - near == pytest.approx(2 * 0.3, abs=1e-6)  # coordinates are halves of numbers
+
+
+def test_rbr_of_gaussians_that_move_stays_among_the_accepted_points() -> None:
+    """Within the distance that refused Gaussians may move they are as likely as can be: only the accepted ones pull."""
+    row = found(Rbr(epsilon=1.0, extra=1.0))
+    assert 1 < row.sum() < 1 + 2 * 2 * 0.2 * np.sqrt(2)

@@ -148,7 +148,7 @@ REFUSED = {
     "an open end": (lambda: layers(("Clip", ["", "high"]), more={"high": np.float32(6)}), "Clip does not fit: clip has the settings"),
     "limits that cross": (lambda: layers(("Clip", ["low", "high"]), more={"low": np.float32(2), "high": np.float32(1)}), "Clip does not fit"),
     "a product": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Mul", ["z", "z"], "y", {})], CONSTANTS), "Mul brings 2 values together"),
-    "a mask": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Softmax", ["z"], "s", {}), ("Gemm", ["s", "w1", "b1"], "y", {})], CONSTANTS), "it has the node Softmax"),
+    "a mask": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Softmax", ["z"], "s", {}), ("Gemm", ["s", "w1", "b1"], "y", {})], CONSTANTS), "a softmax stands between layers"),
     "statistics of the batch": (lambda: layers(("BatchNormalization", ["s", "c", "m", "v"], {"training_mode": 1}), more=NORM), "it has the node BatchNormalization"),
     "no variances": (lambda: layers(("BatchNormalization", ["s", "c", "m", "v"]), more={**NORM, "v": -NORM["v"]}), "a variance is no number above 0"),
     "a dropout that drops": (lambda: graph([("Dropout", ["x", "r", "t"], "d", {}), ("MatMul", ["d", "w0"], "y", {})], {**CONSTANTS, "r": np.float32(0.5), "t": np.array(True)}), "in training mode"),

@@ -148,9 +148,10 @@ def test_random_modules_against_their_own_forward():
 
 
 @pytest.mark.validity
-def test_200_random_modules_against_their_own_forward():
-    found = check(range(100, 300), 300)
-    assert min(found["CERTIFIED"], found["REFUTED"]) > 50
+@pytest.mark.parametrize("first", range(100, 300, 25))
+def test_200_random_modules_against_their_own_forward(first):
+    found = check(range(first, first + 25), 300)
+    assert min(found["CERTIFIED"], found["REFUTED"]) > 6
 
 
 def test_batch_norm_is_folded_exactly():
@@ -311,7 +312,7 @@ def joint_check(seeds, draws):
     for seed in seeds:
         net, output = module(seed)
         model, rng = apas.as_model(net, output=output), np.random.default_rng(seed)
-        size, delta = float(rng.choice([0.3, 1.0, 4.0])), float(10 ** rng.uniform(-3.5, -1.2))
+        size, delta = float(rng.choice([0.3, 1.0, 4.0])), float(10 ** rng.uniform(-3.0, -0.3))
         both, X, k = JointShifts(row=InputNoise(scale=size)), rng.normal(size=(2, 3)), len(model.parameters)
         target = int(np.argmax([margins(net, X[:1], c)[0] for c in model.classes]))
         X = X[margins(net, X, target) > 0]
@@ -345,9 +346,10 @@ def test_joint_bounds_on_random_modules():
 
 
 @pytest.mark.validity
-def test_joint_bounds_on_200_random_modules():
-    found = joint_check(range(400, 600), 400)
-    assert min(found["CERTIFIED"], found["REFUTED"]) > 50
+@pytest.mark.parametrize("first", range(400, 600, 25))
+def test_joint_bounds_on_200_random_modules(first):
+    found = joint_check(range(first, first + 25), 200)
+    assert min(found["CERTIFIED"], found["REFUTED"]) > 6
 
 
 def test_a_softplus_at_its_jump_is_no_witness():
@@ -377,3 +379,20 @@ def test_a_softplus_at_its_jump_is_no_witness():
         asked = Question.ask(model, row, target=1, delta=1e-7, shifts="linf", method="attack").embedded
         witness = confirmed_witness(asked, 0, asked.shifts.chain.at(values))
         assert (witness is not None) is confirmed
+
+
+@pytest.mark.parametrize(
+    "clamp", [lambda z: torch.clamp(z, -0.5, 0.7), lambda z: z.clamp(min=0), lambda z: torch.clip(z, 0, 6)]
+)
+def test_clamps_are_units(clamp):
+    class Clamped(Spare):
+        def forward(self, x):
+            return self.last(clamp(self.first(x)))
+
+    torch.manual_seed(0)
+    net, X = Clamped().double().eval(), np.random.default_rng(0).normal(size=(5, 3))
+    model = apas.as_model(net, output="logit", input_shape=(3,))
+    move = np.random.default_rng(1).uniform(-0.1, 0.1, (4, len(model.parameters)))
+    ours = model.dense_chain().network.shifted_margins(X, 1, model.dense_chain().lift(move), 1.0)
+    by_hand = np.stack([margins(shifted(net, model.parameters.values + u), X, 1) for u in move])
+    np.testing.assert_allclose(ours, by_hand, atol=1e-12)

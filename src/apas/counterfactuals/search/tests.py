@@ -37,6 +37,7 @@ KEPT = 800  # how many of the draws that do worst at a point are kept to look at
 HELD = 64_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
 SEEN = 4_000_000  # so many margins are held at a time
 FEW = 1000  # fewer draws than this leave the worst shift of all much worse than the worst that was drawn
+REMEMBERED = 16  # points whose margins are remembered: one of them is likely to be asked about next
 TOGETHER = 256  # points that are looked at together
 #: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
 CAUTION = 2.0
@@ -129,15 +130,15 @@ class DrawnSearchTest:
         )
 
     def _margins(self, points: Floats) -> Floats:
-        """Margins on all models, shape (models, points); those of the last single point are remembered."""
+        """Margins on all models, shape (models, points); those of the last few points are remembered one by one."""
         key = points.tobytes()
         if key in self._seen:
             return self._seen[key]
         margins = self.test.margins_on(self.models, points, self.target, self.origin)
         margins = np.where(np.isnan(margins), -np.inf, margins) if np.isnan(margins.sum()) else margins
-        if len(points) == 1:
+        if len(points) <= REMEMBERED:
             self._seen.clear()
-            self._seen[key] = margins
+            self._seen.update((point.tobytes(), margins[:, i : i + 1]) for i, point in enumerate(points))
         return margins
 
     def slopes(self, point: Floats, others: Floats) -> Floats:

@@ -77,10 +77,11 @@ class Plausible:
 
 #: Widths of the trust region that are tried together, in units of its present width; and how much slack is asked for,
 #: in units of what the step is expected to cost.
-WIDTHS = np.array([4.0, 2.0, 1.0, 0.5, 0.25])
+WIDTHS = 4.0 ** np.arange(1, -4, -1)
 EXTRA = np.array([0.0, 0.1])
 #: Present width at the start and where it ends, in units of the ranges; and by what part a cost must fall to go on.
-FIRST, LAST, GAIN = 0.02, 2e-4, 3e-4
+FIRST, LAST, GAIN = 0.02, 2e-4, 1e-3
+AGAIN = 1e-3  # present width where the same is done once more with other draws
 STEP = 1e-4  # a derivative is a difference over this part of the range
 ROUNDS = 40  # steps of a trust region, far more than most take: three in a row without a gain end it
 _Step = tuple[Floats, float, float]  # a point, its slack and the width of its region
@@ -151,19 +152,21 @@ def cheapest_near(search: Search, test: SearchTest, start: Floats) -> tuple[Floa
     row = _RowUnits.of(search).hold_back(test, start)
     best: Floats | None = None
     point, near = start, test
-    for _ in range(3):  # the draws that matter at the end need not be those that mattered at the start
+    for width in (FIRST, AGAIN, AGAIN):  # the draws that matter at the end need not be those that did at the start
         near = test.near(point)
-        point = _trust_region(row, near, point)
+        point = _trust_region(row, near, point, width)
         whole = float(test.slacks(point[None])[0])
         if whole >= 0 and (best is None or row.costs(point[None])[0] < row.costs(best[None])[0] * (1 - GAIN)):
             best = point
         elif best is not None:
             break
+        if whole >= 0 and np.isclose(whole, near.slacks(point[None])[0], rtol=1e-4, atol=1e-9):
+            break  # the same draws matter
     return best, near
 
 
-def _trust_region(row: _RowUnits, test: SearchTest, start: Floats) -> Floats:
-    point, slack, width = start, float(test.slacks(start[None])[0]), FIRST
+def _trust_region(row: _RowUnits, test: SearchTest, start: Floats, width: float = FIRST) -> Floats:
+    point, slack = start, float(test.slacks(start[None])[0])
     for _ in range(ROUNDS):
         if time.monotonic() > row.search.task.deadline:
             break
@@ -172,7 +175,7 @@ def _trust_region(row: _RowUnits, test: SearchTest, start: Floats) -> Floats:
         found = found or _discrete_step(row, test, point, slack, slopes)
         if found is not None:
             point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
-        elif (width := width / 8) < LAST:
+        elif (width := width * WIDTHS[-1]) < LAST:
             break
     return point
 
@@ -291,7 +294,7 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
 
 _Asking = Generator[Candidate, float | None, Floats | None]
 #: How far along the way from the input through the optimum the rows of a path lie.
-WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21)])
+WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 11)])
 #: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
 SPARE = (0.25, 0.5, 1.0, 2.0)
 #: Where between the last of these rows and the one with most slack further ones lie.
@@ -436,6 +439,13 @@ def _first_row(
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
     if search.task.once("robust/milp", lambda: source.unsupported(search.task)) is None:
+        if test is not None and offers(test, OnRefits) and not test.all_accept:
+            # on draws a row that nearly passes will do: one whose margin is what they take away from that of the input
+            lost = quick_margins(search, search.input[None])[0] - test.slacks(search.input[None])[0]
+            source = replace(source, margin=float(np.clip(np.nan_to_num(lost), source.margin, source.max_margin)))
+            asking = source.candidates(search, rough=True)
+            first = next(asking, None)
+            return None if first is None else first.point, asking
         asking, slack, begun = source.candidates(search, rough=test is not None), None, False
         while True:
             try:

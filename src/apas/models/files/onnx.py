@@ -107,14 +107,12 @@ class GraphReader:
             self.made.setdefault(value, node.op_type)
             self.nodes.append(node)
         last = self.values[end]
-        if builder.nodes[last].activation in ("sigmoid", "softmax"):
-            made = [self.values[node.output[0]] for node in self.nodes]
-            self.nodes = self.nodes[: made.index(last)]
-            self.output, last = builder.nodes[last].activation, builder.nodes[last].terms[0][0]
+        made = [self.values[node.output[0]] for node in self.nodes]
+        before, head = builder.before(last, "sigmoid", "softmax")
+        if head:
+            self.nodes, last, self.output = self.nodes[: made.index(last)], before, head
         if builder.nodes[last].activation != "identity":
             raise graph.refuse(f"it ends in the node {self.made[last]}, which says nothing about classes")
-        if any(node.activation == "softmax" for node in builder.nodes[:last]):
-            raise graph.refuse("it has the node Softmax")
         if not self.layers:
             raise graph.refuse("it has no layer")
         if self.output == "sigmoid" and builder.width(last) != 1:
@@ -196,7 +194,7 @@ class GraphReader:
             return builder.scale(given[0], None, self._bias(node, 0 if constants[0] is not None else 1, given[0]))
         constant = all(c is not None for c in constants[1:])
         if kind == "BatchNormalization" and len(constants) == 5 and constant and not settings.get("training_mode"):
-            scale, bias, mean, variance = constants[1:]
+            scale, bias, mean, variance = (np.asarray(c) for c in constants[1:])
             if builder.width(given[0]) == 0:
                 builder.nodes[0].width = scale.size
             learned = [self._entries(node.input[i], c, k) for i, c, k in ((1, scale, "weight"), (2, bias, "bias"))]
@@ -262,7 +260,7 @@ class GraphReader:
         # one number for all units would be one parameter, not many
         if bias is None or bias.dtype.kind != "f" or bias.size != width or any(n != 1 for n in bias.shape[:-1]):
             shape = None if bias is None else bias.shape
-            if node.op_type == "Gemm" or self.builder.nodes[value].bias is None and self.made.get(value) == "MatMul":
+            if node.op_type == "Gemm" or self.made.get(value) == "MatMul":
                 raise self.graph.damage(f"a layer of {width} outputs has biases of shape {shape}")
             raise self.graph.refuse(
                 f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}"
@@ -416,6 +414,8 @@ def read_onnx(path: Path, raw: bytes, options: LoadOptions) -> Model:
         chain = reader.builder.finish(last, theta, output="sigmoid" if reader.builder.width(last) == 1 else "softmax")
     except InputError as error:
         raise InputError(f"{path} does not hold a usable network: {error}") from error
+    except ValueError as error:
+        raise reader.graph.refuse(str(error)) from None
     found = chain.plain() or chain.network
     layers: Any = (path, found.weights, found.given_biases)
     how: dict[str, Any] = {"activation": list(found.activations), "output": reader.output, "kind": type(found)}

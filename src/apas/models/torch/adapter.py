@@ -24,17 +24,18 @@ from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
 from apas.models.torch.dense import traced_chain
 from apas.models.torch.head import Head, chosen_output, final_layer
-from apas.models.torch.passes import Passes, Stage, answer, gradients
-from apas.models.torch.rounding import Rounding
+from apas.models.torch.passes import Passes, Rounding, Stage, answer, gradients
 from apas.models.torch.trace import input_size, probe
 
 
 class DenseTorchModel(ModelWrapper):
     """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding."""
 
-    def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
+    _inner: FeedForward
+
+    def __init__(self, module: Any, kind: str, network: FeedForward, shape: tuple[int, ...]) -> None:
         super().__init__(network)
-        self._module, self._head, self._shape = module, head, shape
+        self._module, self._kind, self._shape = module, kind, shape
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to the module itself, in its own arithmetic."""
@@ -42,9 +43,7 @@ class DenseTorchModel(ModelWrapper):
         rows = torch.tensor(check_numbers(X), dtype=first.dtype, device=first.device)
         with torch.no_grad():
             raw = answer(self._module, rows.reshape(-1, *self._shape))
-        labels = np.empty(len(self.classes), dtype=object)
-        labels[:] = self.classes
-        return np.asarray(labels[self._head.classes_of(raw)])
+        return self._inner.classes_of(raw.cpu().numpy(), self._kind)
 
     def __repr__(self) -> str:
         return f"<{type(self._module).__name__} as {self._inner!r}>"
@@ -127,7 +126,7 @@ class TorchModel:
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it."""
-        # Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
+        # Measured, not proved: see `apas.models.torch.passes`. Parameters move by at most ``delta * max(radii)``, to
         # first order; shifts that make the margins many times larger make rounding larger than this says.
         if not len(X):
             return np.empty(0)
@@ -248,6 +247,53 @@ def _code(module: Any) -> list[Any]:
     return told
 
 
+class _Program:
+    """A Keras model of which only the layers are used: every variable is given when it is called."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.variables = model, list[Any]()
+
+    def __deepcopy__(self, memo: Any) -> _Program:
+        return self  # nothing in it is ever written
+
+
+class KerasModule(nn.Module):  # type: ignore[misc]
+    """A Keras model that computes with PyTorch: what is trained are parameters, named by layers; all else buffers."""
+
+    def __init__(self, model: Any, not_dense: str) -> None:
+        super().__init__()
+        self._program, self._not_dense, self._places = _Program(model), not_dense, list[tuple[str, str]]()
+        variables = self._program.variables
+        for layer in model._flatten_layers():
+            trained = {id(v) for v in layer._trainable_variables}
+            own = [*layer._trainable_variables, *layer._non_trainable_variables]
+            own = [v for v in own if not any(v is known for known in variables)]
+            if not own:
+                continue
+            name = layer.name.replace(".", "_")
+            while hasattr(self, name):  # a member of every module, or a layer of a nested model
+                name += "_"
+            self.add_module(name, holder := nn.Module())
+            for variable in own:
+                value, part = variable.value.detach().clone(), variable.name.replace(".", "_")
+                if id(variable) in trained:
+                    holder.register_parameter(part, nn.Parameter(value))
+                else:
+                    holder.register_buffer(part, value)
+                variables.append(variable)
+                self._places.append((name, part))
+        self.config = repr(model.get_config()) if type(model).__module__.split(".")[0] == "keras" else None
+        self.layers = [canonical(type(layer)) for layer in model._flatten_layers() if own_class(type(layer))]
+
+    def forward(self, x: Any) -> Any:
+        """What Keras computes with the numbers that the module holds now."""
+        import keras
+
+        values = [getattr(getattr(self, name), part) for name, part in self._places]
+        with keras.StatelessScope(state_mapping=list(zip(self._program.variables, values, strict=True))):
+            return self._program.model(x, training=False)
+
+
 #: What the module of a skorch classifier gives, by the loss that it was trained with.
 _BY_LOSS = {"NLLLoss": "probabilities", "CrossEntropyLoss": "logits"}
 _BY_LOSS |= {"BCEWithLogitsLoss": "logit", "BCELoss": "probability"}
@@ -304,7 +350,7 @@ def from_torch(
             )
         said: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "feature_names": names}
         network = network.with_options(**said, dtype=str(dtype).removeprefix("torch."))
-        return DenseTorchModel(own, head, network, shape)
+        return DenseTorchModel(own, kind, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))
     # a sequence that is used twice has its last layer inside the network too, where it must stay

@@ -29,6 +29,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "elu": {"alpha": 1.0},
     "gelu": {"approximate": "none"},
     "softplus": {"beta": 1.0, "threshold": 20.0},
+    "clamp": {"min": None, "max": None},
+    "softmax": {"dim": -1},
+    "log_softmax": {"dim": -1},
 }
 _LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.ReLU6: "relu6", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hardtanh"}
 _LAYERS |= {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ELU: "elu", nn.GELU: "gelu", nn.SiLU: "silu"}
@@ -36,10 +39,13 @@ _LAYERS |= {nn.Softplus: "softplus"}
 _FUNCTIONS: dict[Any, str] = {F.relu: "relu", F.relu6: "relu6", F.leaky_relu: "leaky_relu", F.hardtanh: "hardtanh"}
 _FUNCTIONS |= {F.elu: "elu", F.gelu: "gelu", F.silu: "silu", F.softplus: "softplus", F.tanh: "tanh"}
 _FUNCTIONS |= {torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid", F.sigmoid: "sigmoid"}
-_FUNCTIONS |= {name: name for name in ("relu", "tanh", "sigmoid")}
+_FUNCTIONS |= {torch.clamp: "clamp", torch.clip: "clamp", "clip": "clamp"}
+_FUNCTIONS |= {name: name for name in ("relu", "tanh", "sigmoid", "clamp")}
+_LAYERS |= {nn.Softmax: "softmax", nn.LogSoftmax: "log_softmax"}
+_FUNCTIONS |= dict.fromkeys((F.softmax, torch.softmax, "softmax"), "softmax")
+_FUNCTIONS |= dict.fromkeys((F.log_softmax, torch.log_softmax, "log_softmax"), "log_softmax")
+#: What may turn scores into the numbers that a module gives, by what these are.
 _HEADS = {"probability": ("sigmoid",), "probabilities": ("softmax", "log_softmax"), "logits": ("log_softmax",)}
-_SOFTMAX: dict[Any, str] = {F.softmax: "softmax", torch.softmax: "softmax", "softmax": "softmax"}
-_SOFTMAX |= {F.log_softmax: "log_softmax", torch.log_softmax: "log_softmax", "log_softmax": "log_softmax"}
 
 
 def traced_chain(module: Any, theta: Parameters, kind: str, shape: tuple[int, ...], **options: Any) -> DenseChain:
@@ -54,10 +60,10 @@ def traced_chain(module: Any, theta: Parameters, kind: str, shape: tuple[int, ..
     except Exception as error:  # noqa: BLE001  (whatever a module's own code raises when it meets a symbol)
         first = (str(error).splitlines() or [""])[0]
         raise NotDense(f"torch.fx cannot trace {type(module).__name__}: {first}") from None
-    return _Reader(module, theta, shape).read(graph, kind, options)
+    return _TraceReader(module, theta, shape).read(graph, kind, options)
 
 
-class _Reader:
+class _TraceReader:
     """Follows the nodes of a traced module, with the number of a value for each."""
 
     def __init__(self, module: Any, theta: Parameters, shape: tuple[int, ...]) -> None:
@@ -73,8 +79,6 @@ class _Reader:
                 output = node.args[0]
             elif node.op == "placeholder":
                 self._take_input(node)
-            elif self._is_head(node, kind):
-                self.values[node] = self._input(node)
             else:
                 try:
                     self.values[node] = self._value(node)
@@ -82,36 +86,16 @@ class _Reader:
                     raise NotDense(f"{_words(node)} does not fit: {error}") from None
         if not isinstance(output, fx.Node) or self.values.get(output, -1) < 0:
             raise NotDense("the module gives something else than one tensor")
+        last, _ = self.builder.before(self.values[output], *_HEADS.get(kind, ()))
         try:
-            return self.builder.finish(self.values[output], self.theta, **options)
-        except ValueError:
-            raise NotDense("the module does not end in a linear layer") from None
+            return self.builder.finish(last, self.theta, **options)
+        except ValueError as error:
+            raise NotDense(f"{type(self.module).__name__} is no network of layers: {error}") from None
 
     def _take_input(self, node: Any) -> None:
         if self.values or node.target.startswith("*"):
             raise NotDense("the module takes more than one input")
         self.values[node] = 0
-
-    def _is_head(self, node: Any, kind: str) -> bool:
-        """Whether a node turns scores into the probabilities that the module gives."""
-        if kind not in _HEADS or not self._ends(node):
-            return False
-        called = self.module.get_submodule(node.target) if node.op == "call_module" else None
-        name = {nn.Sigmoid: "sigmoid", nn.Softmax: "softmax", nn.LogSoftmax: "log_softmax"}.get(type(called))
-        if called is None:
-            name = _SOFTMAX.get(node.target, _FUNCTIONS.get(node.target))
-        if name not in _HEADS[kind]:
-            return False
-        over = called.dim if called is not None and name != "sigmoid" else _argument(node, 1, "dim", -1)
-        return name == "sigmoid" or over in (1, -1)
-
-    def _ends(self, node: Any) -> bool:
-        """Whether nothing that changes a number stands behind a node."""
-        return all(user.op == "output" or (self._is_silent(user) and self._ends(user)) for user in node.users)
-
-    def _is_silent(self, node: Any) -> bool:
-        called = type(self.module.get_submodule(node.target)) if node.op == "call_module" else None
-        return called in (*SILENT, nn.Flatten) or node.target in _SQUEEZE
 
     def _input(self, node: Any, place: int = 0) -> int:
         given = node.args[place] if len(node.args) > place else node.kwargs.get("input")
@@ -154,7 +138,10 @@ class _Reader:
         return self.builder.add(self._input(node, 0), self._input(node, 1))
 
     def _layer(self, node: Any, layer: Any) -> int:
-        value, kind, name = self._input(node), type(layer), node.target
+        kind, name = type(layer), node.target
+        if kind not in (*SILENT, nn.Flatten, nn.Linear, nn.BatchNorm1d, nn.PReLU, *_LAYERS):
+            raise NotDense(f"{name} is a {kind.__name__}, which is no part of a dense network")
+        value = self._input(node)
         if kind in SILENT:
             return value
         if kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
@@ -173,9 +160,9 @@ class _Reader:
             return self.builder.normalize(value, *statistics, layer.eps, *learned)
         if kind is nn.PReLU:
             return self.builder.slopes(value, self._entries(layer.weight))
-        if kind in _LAYERS:
-            return self._activation(node, value, _LAYERS[kind], lambda key, _, default: getattr(layer, key, default))
-        raise NotDense(f"{name} is a {kind.__name__}, which is no part of a dense network")
+        if kind is nn.Flatten:
+            raise NotDense(f"{name} is a Flatten of some dimensions only")
+        return self._activation(node, value, _LAYERS[kind], lambda key, _, default: getattr(layer, key, default))
 
     def _entries(self, parameter: Any) -> Entries:
         name = self.names.get(id(parameter))
@@ -188,10 +175,16 @@ class _Reader:
         values = [setting(key, place, default) for place, (key, default) in enumerate(told.items(), start=1)]
         if any(isinstance(v, fx.Node) for v in values):
             raise NotDense(f"{_words(node)} has settings that are computed")
+        if "softmax" in name and values[0] not in (1, -1):
+            raise NotDense(f"{_words(node)} does not run over the classes")
+        if "softmax" in name:
+            return self.builder.activate(value, name)
         if name == "gelu":
             return self.builder.activate(value, "gelu_tanh" if values[0] == "tanh" else "gelu")
+        if name == "clamp":
+            values = [end if v is None else v for v, end in zip(values, (-np.inf, np.inf), strict=True)]
         numbers = (0.0, 6.0) if name == "relu6" else tuple(float(v) for v in values)
-        return self.builder.activate(value, "clip" if name in ("hardtanh", "relu6") else name, *numbers)
+        return self.builder.activate(value, "clip" if name in ("hardtanh", "relu6", "clamp") else name, *numbers)
 
 
 def _array(tensor: Any) -> Floats:

@@ -109,16 +109,6 @@ class Head:
                 "need one model per label."
             )
 
-    def classes_of(self, raw: Any) -> Indices:
-        """Positions of the classes that the module itself gives, from its outputs (rows, outputs)."""
-        if raw.shape[-1] > 2:
-            return np.asarray(raw.argmax(dim=-1).cpu().numpy())
-        if self.kind == "logits":
-            positive = raw[:, 1] - raw[:, 0] >= self.offset
-        else:
-            positive = raw[:, -1] >= (self.offset if self.kind == "logit" else self.threshold)
-        return np.asarray(positive.cpu().numpy()).astype(np.intp)
-
 
 def _check_classes(classes: Sequence[Any] | None, count: int) -> tuple[Any, ...]:
     given = range(count) if classes is None else classes
