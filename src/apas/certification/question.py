@@ -20,6 +20,7 @@ from apas._validation import check_delta, check_flag, check_jobs, is_frame
 from apas.certification.agreement import check_agreement, check_listed
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Claim, Most, Verdict
+from apas.certification.results import AnswerColumn
 from apas.errors import InputError, Unsupported
 from apas.models import base as models
 from apas.models.as_model import as_model, encoded_rows, predicted_classes
@@ -457,7 +458,7 @@ def _part(points: Any, rows: Array | slice) -> Any:
     return points.iloc[rows] if is_frame(points) else points[rows]
 
 
-def decide(question: Question, method: Method, stream: Stream) -> list[Certificate]:
+def decide(question: Question, method: Method, stream: Stream) -> Sequence[Certificate]:
     """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the rest."""
     if question.regions is not None:
         from apas.certification.region_claims import decide_regions  # which makes certificates
@@ -466,19 +467,18 @@ def decide(question: Question, method: Method, stream: Stream) -> list[Certifica
         rest = question.take(~question.with_region)
         single = iter(decide(rest, method, stream) if len(rest) else ())
         return [next(about if region else single) for region in question.with_region]
-    near = question.doubtful_rows()
-    ok = question.valid_rows() & ~near
+    ok = question.valid_rows() & ~(near := question.doubtful_rows())
     if ok.all():
         return method.run(question, stream) if len(ok) else []
     claim, name = method.claim(question), getattr(method, "name", type(method).__name__.lower())
-    certificates = []
-    for delta, target, doubt in zip(question.delta.tolist(), question.target, near.tolist(), strict=True):
-        verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if doubt else (Verdict.REFUTED, NOT_VALID)
-        certificates.append(Certificate(claim, verdict, delta, target, name, BaseEvidence(), reason))
+    asked = list(zip(question.delta[~ok].tolist(), question.target[~ok], near[~ok].tolist(), strict=True))
+
+    def answer(i: int) -> Certificate:
+        verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if asked[i][2] else (Verdict.REFUTED, NOT_VALID)
+        return Certificate(claim, verdict, *asked[i][:2], name, BaseEvidence(), reason)
+
     answers = method.run(question.take(ok), stream) if ok.any() else []
-    for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
-        certificates[i] = answer
-    return certificates
+    return AnswerColumn.merged(ok, answers, AnswerColumn.of(((*row, type(row[1])) for row in asked), answer))
 
 
 @runtime_checkable
@@ -494,7 +494,7 @@ class Method(Protocol):
     def unsupported(self, question: Question) -> str | None:
         """None if the method can answer, else the error a user reads."""
 
-    def run(self, question: Question, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> Sequence[Certificate]:
         """One certificate per row; all rows are valid on the model itself."""
 
 
