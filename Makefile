@@ -40,7 +40,7 @@ $(VENV)/.test$(KIND): $(BIN)/python pyproject.toml
 	$(PIP_INSTALL) -e '.[test,report,plot$(MORE)]'
 	@touch $@
 $(VENV)/.dev$(KIND): $(BIN)/python pyproject.toml
-	$(PIP_INSTALL) -e '.[test,report,plot,dask,postgres,notebooks,docs,dev$(MORE)]'
+	$(PIP_INSTALL) -e '.[test,report,plot,dask,parquet,postgres,notebooks,docs,dev$(MORE)]'
 	@touch $@
 # The oldest versions have no wheels for a newer Python, and to compile them would test something else.
 OLDEST = import tomllib; \

@@ -84,13 +84,30 @@ def read(path, kind):
     if not os.path.isfile(path):  # a pipe would keep us waiting
         raise ValueError(f"{path} is not a plain file")
     with open(path, encoding="utf-8-sig") as file:
-        content = json.load(file, object_pairs_hook=once)
+        content = (
+            lines(file.read()) if str(path).lower().endswith(".jsonl") else json.load(file, object_pairs_hook=once)
+        )
     versions = (1, 2) if kind == "apas-certificates" else (1,)
     version = content.get("version") if isinstance(content, dict) and content.get("format") == kind else None
     if type(version) is not int or version not in versions:
         raise ValueError(f"{path} does not have the format {kind}, version {versions[-1]} or older")
     json.dumps(content, allow_nan=False, ensure_ascii=False).encode()  # fails where half a character stands alone
     return content
+
+
+def lines(text):
+    """The content of a file in JSON Lines, whose last line has the SHA-256 of all above it."""
+    above, _, seal = text.removesuffix("\n").rpartition("\n")
+    seal, (top, *rows) = json.loads(seal), [json.loads(row, object_pairs_hook=once) for row in above.split("\n")]
+    if seal != {"rows": len(rows), "digest": hashlib.sha256(f"{above}\n".encode()).hexdigest()}:
+        raise ValueError("it was damaged or edited: its last line does not match the lines above")
+    return {**top, "certificates": rows, "digest": content_digest({**top, "certificates": rows})}
+
+
+def content_digest(file):
+    """SHA-256 of all but the digest."""
+    text = json.dumps({key: file[key] for key in file if key != "digest"}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def hashed(what, **fields):
@@ -978,8 +995,7 @@ def main(words):
     try:
         words = required.certificates, required.model
         file, model = read(words[0], "apas-certificates"), read(words[1], "apas-model")
-        text = json.dumps({key: file[key] for key in file if key != "digest"}, sort_keys=True, separators=(",", ":"))
-        if hashlib.sha256(text.encode()).hexdigest() != file["digest"]:
+        if content_digest(file) != file["digest"]:
             raise ValueError(f"{words[0]} was damaged or edited: its digest does not match what it holds")
         first = numbers(f"apas/derived/1/certify/{derive(*VECTOR):064x}", 0, 1025)
         if derive(*VECTOR) != VECTOR_SEED or first[::1024].tolist() != VECTOR_WORDS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import io
 import json
 import random
@@ -138,6 +139,20 @@ def changed_certificates(rng: random.Random, content: bytes) -> bytes:
         with contextlib.suppress(ValueError, RecursionError):
             told["digest"] = content_digest(json.loads(as_text(told)))
     return as_text(told).encode()
+
+
+def changed_certificate_lines(rng: random.Random, content: bytes) -> bytes:
+    """A changed certificate file in JSON Lines, mostly with a seal that fits."""
+    if rng.random() < 0.1:
+        return changed_bytes(rng, content)
+    lines = content.decode().splitlines()[:-1]
+    place = rng.randrange(len(lines))
+    lines[place] = as_text(changed_values(rng, json.loads(lines[place]))).replace("\n", " ")
+    if rng.random() < 0.2:
+        lines.insert(rng.randrange(len(lines)), rng.choice(["", "{}", "[1]", "null", lines[0], lines[-1], "\x00"]))
+    above = "".join(f"{line}\n" for line in lines).encode(errors="replace")
+    seal = {"rows": len(lines) - 1, "digest": hashlib.sha256(above).hexdigest()}
+    return above + json.dumps(seal).encode() + b"\n"
 
 
 def changed_archive(rng: random.Random, content: bytes) -> bytes:

@@ -24,11 +24,12 @@ nbformat.write(book, sys.argv[3])
 #: What must be seen among the outputs of each, as text or in a table.
 SHOWN = {
     "loans": ["delta = 0.", "FOUND", "CERTIFIED: with confidence 0.999", "6 HELD", "<table>"],
+    "mlflow_gate": ["promoted: {'promises_held': ", "'promises_broken': 0", "blocked: "],
     "refits": ["FOUND", "CERTIFIED: with confidence 0.95", "of 93 draws failed", "HELD", "found without a refit to search", "<table>"],
     "toy": ["margin: [0.8629]", "delta = 0.109028 keeps class 1", "REFUTED a little further", "keep class 1 at delta = 0.27"],
     "torch_model": ["least: 6 rows: 6 REFUTED", "safer: 6 rows: 6 CERTIFIED", "6 rows: 6 HELD", "<table>"],
 }  # fmt: skip
-PICTURES = {"loans": 3, "refits": 0, "toy": 2, "torch_model": 2}
+PICTURES = {"loans": 3, "mlflow_gate": 0, "refits": 0, "toy": 2, "torch_model": 2}
 
 
 def needed(name: str, what: str, reason: str) -> None:
@@ -48,6 +49,8 @@ def test_notebook(name, tmp_path):
     needed("matplotlib", "plot", 'matplotlib is not installed: pip install ".[plot]"')
     if "import torch" in (FOLDER / f"{name}.py").read_text(encoding="utf-8"):
         needed("torch", "torch", "PyTorch is not installed: make test TORCH=1")
+    if "import mlflow" in (FOLDER / f"{name}.py").read_text(encoding="utf-8"):
+        needed("mlflow", "mlflow", "mlflow is not installed: make test LIBRARIES=1")
     if "import XGB" in (FOLDER / f"{name}.py").read_text(encoding="utf-8"):
         needed("xgboost", "xgboost", "xgboost is not installed: make test LIBRARIES=1")
     import nbformat

@@ -208,7 +208,7 @@ def test_rows_that_are_not_valid_today_have_words_of_their_own(claim, method):
     assert "does not hold" not in Verdict.REFUTED.value
 
 
-@pytest.mark.parametrize("asked", spread(all_claims(), 3), ids=str)
+@pytest.mark.parametrize("asked", spread(all_claims(), 6), ids=str)
 def test_summaries_and_reports_of_certificates(asked):
     claim, method = asked
     kinds = [*(certificate(v, claim, method, d, 1) for v, d in zip(Verdict, DELTAS, strict=False)), refused(claim)]

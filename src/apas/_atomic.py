@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -15,13 +16,19 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write `content` in the same way."""
+    write_parts(path, [content])
+
+
+def write_parts(path: str | os.PathLike[str], parts: Iterable[bytes]) -> None:
+    """Write what comes in parts in the same way; if one cannot be made, nothing is written."""
     target = Path(path)
     if target.exists() and not target.is_file():  # it would be replaced: by root, even /dev/null
         raise OSError(errno.EINVAL, "it is not a plain file", str(target))
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes private files; give it the permissions that a plain open would have given

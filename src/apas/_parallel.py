@@ -7,6 +7,7 @@ may be of any size, and their answers come back in order.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
@@ -33,6 +34,48 @@ def in_parallel(
 
     work = Parallel(n_jobs=n_jobs, **{"return_as": "generator", **how})
     return iter(work(delayed(function)(*job) for job in chain(first, waiting)))
+
+
+def on_cluster(
+    client: Any, function: Callable[..., Answer], shared: Any, jobs: Iterable[Sequence[Any]], patience: float
+) -> Iterator[Answer]:
+    """``function(shared, *job)`` of each job in their order, on the workers of a Dask client.
+
+    What is `shared` travels to each worker once. Work of a worker that dies is done by another; ConnectionError if
+    there is no scheduler any more, or no worker for so many seconds.
+    """
+    from concurrent.futures import CancelledError
+
+    waiting: deque[tuple[Sequence[Any], Any]] = deque()
+    work, held = iter(jobs), None
+    while True:
+        try:
+            if held is None:  # at first, or its last copy died with a worker
+                held = client.scatter(shared, broadcast=True, hash=False)
+                waiting = deque((job, client.submit(function, held, *job, pure=False)) for job, _ in waiting)
+            # a few more than there are threads, so that none waits; and no more, so that blocks do not pile up
+            for job in islice(work, max(0, 2 * sum(client.nthreads().values()) + 2 - len(waiting))):
+                waiting.append((job, client.submit(function, held, *job, pure=False)))
+            if not waiting:
+                return
+            answer = waiting[0][1].result(timeout=patience)
+        except Exception as error:
+            if not _is_alive(client):
+                raise ConnectionError("its scheduler or all of its workers were lost") from None
+            if not isinstance(error, CancelledError | TimeoutError):
+                raise
+            held = held if isinstance(error, TimeoutError) else None
+            continue
+        waiting.popleft()
+        yield answer
+
+
+def _is_alive(client: Any) -> bool:
+    """Whether a Dask client has a scheduler with workers."""
+    try:
+        return client.status == "running" and bool(client.nthreads())
+    except Exception:  # noqa: BLE001  (it has many for a connection that is gone)
+        return False
 
 
 def one_thread() -> AbstractContextManager[Any]:

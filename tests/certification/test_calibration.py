@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 import apas
 from apas import FeedForward, InputError, NextUpdate
 from apas.certification.calibration import rank
-from apas.contracts.certificate_file import as_json, content_digest
+from apas.contracts.certificate_file import content_digest
 
 #: A score of one number: rows are kept by models whose bias is above minus their value.
 BASE = FeedForward([[[1.0]]], [[0.0]])
@@ -210,7 +210,7 @@ def tampered(path, change):
     content = json.loads(path.read_text())
     for entry in content["certificates"]:
         change(entry["certificate"])
-    path.write_text(as_json({**content, "digest": content_digest(content)}))
+    path.write_text(json.dumps({**content, "digest": content_digest(content)}))
 
 
 def lower_worst(certificate):

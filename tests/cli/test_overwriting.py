@@ -21,9 +21,9 @@ from apas.cli.app import app
 CALLS = {
     ("certify",): (
         "model.json rows.csv --target 1 --delta 0.01 --beyond rejected.csv --space space.toml",
-        "model.json rows.csv rejected.csv space.toml", ["--save {}"],
+        "model.json rows.csv rejected.csv space.toml", ["--save {}", "--out {}"],
     ),
-    ("max-shift",): ("model.json rows.csv --target 1 --method interval", "model.json rows.csv", ["--save {}"]),
+    ("max-shift",): ("model.json rows.csv --target 1 --method interval", "model.json rows.csv", ["--save {}", "--out {}"]),
     ("generate",): (
         "model.json rejected.csv --space space.toml --background train.csv --delta 0.01",
         "model.json rejected.csv space.toml train.csv", ["--save {}", "--out {}"],
@@ -38,7 +38,7 @@ CALLS = {
     ),
     ("audit",): (
         "promises.json new.json --base model.json --space space.toml", "promises.json new.json model.json space.toml",
-        ["--markdown {}", "--junit {}"],
+        ["--markdown {}", "--junit {}", "--out {}"],
     ),
     ("ledger", "audit"): (
         "ledger.db new.json --base model.json --space space.toml", "ledger.db new.json model.json space.toml",
@@ -103,7 +103,7 @@ def test_an_output_that_is_an_input_is_refused(capsys, desk, words, spelling):
     call, inputs, outputs = CALLS[words]
     before = content(desk)
     for option in outputs:
-        suffix = {"-o {}": ".html", "--save {}": ".json"}.get(option, ".json")
+        suffix = {"-o {}": ".html", "--save {}": ".json", "--out {}": ".jsonl"}.get(option, ".json")
         for path in inputs.split():
             name = SPELLINGS[spelling](path, suffix)
             given = f"{call} {option}".replace("{}", name).split()
@@ -117,14 +117,14 @@ def test_an_output_that_is_an_input_is_refused(capsys, desk, words, spelling):
 
 
 @pytest.mark.parametrize("words", [w for w, (_, _, outputs) in CALLS.items() if len(outputs) > 1], ids=" ".join)
-@pytest.mark.parametrize("second", ["new-file.json", "./new-file.json", "inner/../new-file.json", "New-File.json"])
+@pytest.mark.parametrize("second", ["new-file.jsonl", "./new-file.jsonl", "inner/../new-file.jsonl", "New-File.jsonl"])
 def test_two_outputs_that_are_one_file_are_refused(capsys, desk, words, second):
-    call, _, (first, other) = CALLS[words]
-    given = f"{call} {first.format('new-file.json')} {other.format(second)}".split()
+    call, _, (first, other, *_) = CALLS[words]
+    given = f"{call} {first.format('new-file.jsonl')} {other.format(second)}".split()
     code, out, err = run(capsys, *words, *given)
     assert (code, out) == (2, "")
     assert "must be two files" in err
-    assert not (desk / "new-file.json").exists()
+    assert not (desk / "new-file.jsonl").exists()
 
 
 def test_what_is_beside_a_ledger_is_no_place_for_a_report(capsys, desk):

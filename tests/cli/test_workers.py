@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import operator
+import socket
 import subprocess
 import sys
+import time
 import warnings
 
 import joblib
@@ -15,6 +19,7 @@ from command_line import fill, run
 from conftest import absent
 
 import apas
+from apas._parallel import on_cluster
 from apas.cli.workers import _check_versions
 from apas.errors import InputError
 
@@ -112,3 +117,98 @@ def test_nobody_there(capsys, office, monkeypatch):
     assert (code, out) == (2, "")
     assert err.startswith("error: `--dask` must be the address of a Dask scheduler, got 'tcp://127.0.0.1:9': ")
     assert not (office / "no.json").exists()
+
+
+STREAM = "certify model.json many.csv --target 1 --delta 0.05 --seed 3"
+
+
+@pytest.fixture
+def many(office):
+    """Rows of some blocks, and the file of a run over them on this machine alone."""
+    draw = np.random.default_rng(8)
+    table = "\n".join(
+        ["income,debt,age", *(",".join(map(repr, row)) for row in draw.uniform(size=(40_000, 3)).tolist())]
+    )
+    (office / "many.csv").write_text(table + "\n")
+    subprocess.run([sys.executable, "-m", "apas", *STREAM.split(), "--out", "here.jsonl"], cwd=office, check=True)
+    return office
+
+
+def begun(folder, address):
+    """A streamed run on a cluster, of which the first block is in the file."""
+    words = [*STREAM.split(), "--out", "there.jsonl", "--dask", address]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apas", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    part = folder / "there.jsonl.part"
+    while process.poll() is None and not (part.exists() and part.stat().st_size):
+        time.sleep(0.01)
+    return process
+
+
+def test_a_streamed_run_survives_the_death_of_a_worker(many):
+    with own_cluster() as (address, _, workers):
+        process = begun(many, address)
+        workers[0].kill()
+        out, err = process.communicate(timeout=300)
+        assert (process.returncode, err) == (0, "")
+        assert out.startswith("40000 rows: ")
+    assert (many / "there.jsonl").read_bytes() == (many / "here.jsonl").read_bytes()
+
+
+def test_a_lost_scheduler_is_an_error_and_the_run_goes_on_later(many):
+    with own_cluster() as (address, scheduler, _):
+        process = begun(many, address)
+        scheduler.kill()
+        out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (2, "")
+    assert "`--dask` must be a cluster that stays, but its scheduler or all of its workers were lost" in err
+    assert not (many / "there.jsonl").exists()
+    words = [*STREAM.split(), "--out", "there.jsonl", "--resume"]
+    done = subprocess.run([sys.executable, "-m", "apas", *words], cwd=many, capture_output=True, text=True, check=True)
+    assert "rows were there already" in done.stderr
+    assert (many / "there.jsonl").read_bytes() == (many / "here.jsonl").read_bytes()
+
+
+@contextlib.contextmanager
+def own_cluster():
+    """A scheduler and two workers, processes that can be killed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address, program = f"tcp://127.0.0.1:{port}", [sys.executable, "-m"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with contextlib.ExitStack() as stack:
+        words = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+        found = [subprocess.Popen([*program, *words], **quiet)]
+        words = ["distributed.cli.dask_worker", address, "--nworkers", "1", "--nthreads", "1", "--no-nanny"]
+        found += [subprocess.Popen([*program, *words, "--no-dashboard"], **quiet) for _ in range(2)]
+        stack.callback(lambda: [(process.kill(), process.wait()) for process in found])
+        yield address, found[0], found[1:]
+
+
+class Counted:
+    """What says how often it was sent somewhere."""
+
+    sent = 0
+
+    def __call__(self, block):
+        return block * 2
+
+    def __reduce__(self):
+        type(self).sent += 1
+        return (operator.methodcaller, ("__mul__", 2))
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_all_blocks_share_travels_once(cluster):
+    from distributed import Client
+
+    with Client(cluster) as client:
+        found = list(on_cluster(client, _apply, Counted(), ((i,) for i in range(40)), 10))
+    assert found == [2 * i for i in range(40)]
+    assert Counted.sent <= 2, "once to be measured, once to be sent"
+
+
+def _apply(shared, block):
+    return shared(block)

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError
-from apas.contracts.certificate_file import as_json, content_digest
+from apas.contracts.certificate_file import content_digest
 
 BASE = FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
 SPACE = FeatureSpace([Feature(name, low=0, high=4) for name in BASE.feature_names])
@@ -47,7 +47,7 @@ def test_the_least_delta_above_the_threshold_is_taken(tmp_path):
     for entry in content["certificates"]:
         del entry["certificate"]["claim"]["score"]["grid"]
     other = tmp_path / "forged.json"
-    other.write_text(as_json({**content, "digest": content_digest(content)}))
+    other.write_text(json.dumps({**content, "digest": content_digest(content)}))
     with pytest.raises(apas.ApasError, match="grid"):
         apas.load_certificates(other)
     assert not apas.audit(found, updates[-1], base=BASE, repairs=False).broken.any()

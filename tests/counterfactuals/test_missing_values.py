@@ -95,7 +95,7 @@ def test_a_cell_may_become_missing_where_that_is_a_level():
     assert not kept.found.any()
 
 
-@pytest.mark.parametrize("source", spread(["wachter", "prototype", "roar"], 2))
+@pytest.mark.parametrize("source", spread([apas.Wachter(iterations=200, patience=20), "prototype", "roar"], 2), ids=str)
 def test_descents_choose_among_categories_that_a_model_reads_as_they_are(source):
     jobs = apas.Feature("job", "categorical", values=("none", "office", "trade"))
     rents = apas.Feature("home", "binary", values=("rent", "own"))

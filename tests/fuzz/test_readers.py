@@ -30,7 +30,7 @@ from hostile_files import GOOD_STATE
 import apas
 from apas.cli import main
 from apas.cli.ledger import read_references
-from apas.cli.options import read_rows
+from apas.cli.rows import read_rows
 from apas.contracts.certificate_file import read_stored
 from apas.models.digest import model_digest
 from apas.paper.store import Store
@@ -131,6 +131,8 @@ READERS = {
     "skops": Reader(("linear.skops", "pipeline.skops", "trees.skops"), damaged_files.changed_archive, load(), convert()),
     "state": Reader(("state.pt",), damaged_files.changed_archive, load(**STATE), convert(*ASKED)),
     "certificates": Reader((*promises, "radii.json"), certificates, read_stored, ("ledger", "add", "new.db", "FILE")),
+    "certificate lines": Reader(("promises.jsonl", "radii.jsonl"), damaged_files.changed_certificate_lines, read_stored, ("verify", "FILE", "model.json")),
+    "checker of lines": Reader(("promises.jsonl", "radii.jsonl"), damaged_files.changed_certificate_lines, checked),
     "verify": Reader((*promises, "radii.json"), certificates, lambda path: apas.verify(path, network()), ("verify", "FILE", "model.json")),
     "checker": Reader((*promises, "radii.json"), certificates, checked),
     "audit": Reader(promises, certificates, lambda path: apas.audit(path, network(), repairs=False), ("audit", "FILE", "new.json", "--no-repairs", "--junit", "a.xml", "--markdown", "a.md")),
@@ -169,6 +171,8 @@ def office(tmp_path_factory) -> Path:
         apas.generate(net, rejected, 0.01, target=1, space=space, source="milp", method="interval", rng=0),
         folder / "spaced.json",
     )
+    apas.save_certificates(apas.load_certificates(folder / "promises.json"), folder / "promises.jsonl")
+    apas.save_certificates(apas.max_shift(net, X, target="predicted", method="interval"), folder / "radii.jsonl")
     report = apas.audit(folder / "promises.json", network(), base=net)
     (folder / "audit.json").write_text(json.dumps(report.to_dict()))
     (folder / "state.pt").write_bytes(GOOD_STATE)

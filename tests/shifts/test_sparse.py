@@ -207,12 +207,12 @@ def test_a_set_that_moves_nothing_is_refused():
 @pytest.mark.parametrize("sizes", spread([(2, 1), (2, 3, 1), (2, 3, 2, 1)], 2), ids=["linear", "one", "deep"])
 def test_every_verb(shifts, sizes, tmp_path):
     net = network(sizes, seed=3)
-    X = np.random.default_rng(1).normal(size=(6, 2))
+    X = np.random.default_rng(1).normal(size=(3, 2))
     asked = {"target": "predicted", "shifts": shifts}
     small = apas.Sampling(coverage=0.9, confidence=0.99, n_samples=300)
     for method in (small, "interval", "attack", "cascade", *(["exact"] if len(sizes) == 2 else [])):
         found = apas.certify(net, X, 0.1, method=method, rng=0, **asked)
-        assert apas.verify(found, net).summary() == "6 statements: 6 HOLDS."
+        assert apas.verify(found, net).summary() == "3 statements: 3 HOLDS."
         apas.save_certificates(found, tmp_path / "c.json")
         again = apas.load_certificates(tmp_path / "c.json")
         assert again.shifts == shifts
@@ -233,7 +233,8 @@ def test_every_verb(shifts, sizes, tmp_path):
     outer = apas.output_range(net, X, 0.1, method="interval", **asked)
     assert all(o.low <= i.low <= i.high <= o.high for i, o in zip(inner, outer, strict=True))
     space = FeatureSpace([Feature(name, "continuous", low=-4, high=4) for name in "ab"])
-    rejected = X[[net.margin(X, 1)[i] < 0 for i in range(6)]][:2]
+    rejected = X[net.margin(X, 1) < 0][:2]
+    assert len(rejected)
     made = apas.generate(net, rejected, delta=0.01, target=1, space=space, shifts=shifts, method=small, rng=0)
     assert all(one.certificate is None or one.certificate.is_certified for one in made)
     values = net.parameters.values.copy()

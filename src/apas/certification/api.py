@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from apas._random import Stream
+from apas.certification.certificate import Certificate
 from apas.certification.derived_seed import DerivedSeed, decide_derived
 from apas.certification.question import Method, Question, decide
 from apas.certification.region import Region
@@ -89,6 +91,7 @@ def certify(
     """
     began, wanted = time.perf_counter(), None if region is None else Region.wanted(region)
     inputs = space = None
+    items: Sequence[Certificate]
     if wanted is not None and offers(X, FromInputs):
         X, inputs, space = X.points, X.inputs, X.space
     question = Question.ask(
@@ -110,7 +113,9 @@ def certify(
         else:
             items = decide_derived(derived.ask(question), derived)
     seconds = (time.perf_counter() - began) / max(1, len(items))
-    for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
+    for item in getattr(
+        items, "distinct", items
+    ):  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)
     names = net.feature_names if offers(net, Named) else None
     return Certificates(items, **question.context, inputs=inputs, feature_names=names, model=net)

@@ -148,7 +148,7 @@ def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[t
 
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, question.coordinates.values.size)
+    fits: int = NUMBERS // max(1, question.coordinates.values.size)
     most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
@@ -306,8 +306,11 @@ def _unproved(question: Question) -> Indices:
     if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
         return everyone  # a subclass may compute otherwise
     boxes = Boxes(network, question.X, question.wanted, question.radii)
+    bound = boxes.bound(question.delta)
+    if not (bound > 0).any():
+        return everyone
     error = boxes.error(question.delta)
     # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
     # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
     band = question.band if question.single else ROUNDING / rounding_share(network) * error
-    return everyone[~(boxes.bound(question.delta) - error > 2 * band)]
+    return everyone[~(bound - error > 2 * band)]

@@ -6,23 +6,24 @@ a method can do besides deciding a claim it says by having the members of a smal
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_delta, check_flag, check_jobs, is_frame
+from apas.certification.agreement import check_agreement, check_listed
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Claim, Most, Verdict
-from apas.errors import GuaranteeWarning, InputError, Unsupported
+from apas.certification.results import AnswerColumn
+from apas.errors import InputError, Unsupported
 from apas.models import base as models
-from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
+from apas.models.as_model import as_model, encoded_rows, predicted_classes
 from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
@@ -39,14 +40,13 @@ if TYPE_CHECKING:
     from apas.certification.output_range import OutputRange
     from apas.certification.robust_fraction import FractionCurve
 
-#: Rows closer to the boundary than this are left out when a model is compared with its own library.
-AGREEMENT = 1e-9
 #: What a claim about a model that is computed in float32 says of it.
 IN_FLOAT32 = "computed in float32, within its rounding"
 #: The shift sets that have a short name.
 SHIFTS: dict[str, Any] = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2)}
 SHIFTS["gaussian"] = GaussianShifts
 _ALL = slice(None)
+_Value = TypeVar("_Value")
 
 
 @cache
@@ -90,71 +90,22 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
     return labels
 
 
-def check_agreement(
-    model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None, theirs: Any = None
-) -> None:
-    """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
-    if not offers(model, models.LibraryBacked) or not len(X):
-        return
-    ours, distance = predicted_classes(model, X, margins)
-    theirs = model.library_classes(points) if theirs is None else theirs
-    allowed: Any = AGREEMENT
-    # about what is within its rounding it has no opinion
-    if offers(model, models.Arithmetic) and model.dtype == "float32":
-        still = np.zeros(len(model.parameters))
-        allowed = AGREEMENT + ROUNDING * sets.magnitudes(model, X, model.classes[0], still, 0.0)
-    differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
-    if differ:
-        i = int(differ[0])
-        raise InputError(
-            f"{name} does not agree with its own library on row {i}: apas reads class {ours[i]!r}, the library says "
-            f"{theirs[i]!r}; this model is not what it seems, so nothing can be certified about it."
-        )
-
-
 #: By model and alias of a set: the digest of the model, and what depends on these two alone (`Question.plan`).
 _PLANS: weakref.WeakKeyDictionary[Any, dict[str, tuple[str, dict[str, Any]]]] = weakref.WeakKeyDictionary()
 
 
-class _Planned:
+class _Planned(Generic[_Value]):
     """A member that depends on model and shifts alone: computed once for a question and all that are made of it."""
 
-    def __init__(self, compute: Callable[[Question], Any]) -> None:
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
         self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
-    def __get__(self, question: Question | None, owner: Any = None) -> Any:
+    def __get__(self, question: Any, owner: Any = None) -> _Value:
         if question is None:
-            return self
+            return self  # type: ignore[return-value]
         if self.name not in question.plan:
             question.plan[self.name] = self.compute(question)
-        return question.plan[self.name]
-
-
-def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
-    """Refuse listed models that cannot read the rows or are not what they seem; what they make of `beside` (`ask`)."""
-    read: list[Floats] = []
-    warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
-    for number, other in enumerate(shifts.models[first:], first):
-        name = f"`models[{number}]` of {type(shifts).__name__}"
-        theirs = other.describe().get("threshold") if ours is not None and offers(other, models.Described) else None
-        if None not in (ours, theirs) and ours != theirs and not warned:
-            warned = True
-            warnings.warn(
-                f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on; the claim "
-                "is about models with thresholds of their own.",
-                GuaranteeWarning,
-                stacklevel=4,
-            )
-        try:
-            rows, said = encoded_and_classified(other, points if beside is None else beside)
-            read += [] if beside is None else [rows]
-        except InputError as error:
-            if beside is not None:  # the rows themselves may be fine
-                return _check_listed(shifts, model, points, number)
-            raise InputError(f"{name} cannot read the rows: {error}") from error
-        rows, said = rows[: len(points)], None if said is None else said[: len(points)]
-        check_agreement(other, points, rows, name, theirs=said)
-    return read
+        return question.plan[self.name]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -251,10 +202,12 @@ class Question:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
-                read = tuple(_check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
+                read = tuple(check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
                 object.__setattr__(question, "read", read)
             if offers(net, models.LibraryBacked):
-                check_agreement(net, points, encoded, margins=question._towards_class_1)
+                # predictions are read off margins towards class 1 of two, if that is what all rows want
+                known = len(net.classes) == 2 and question.same_target and wanted[0] == net.classes[1]
+                check_agreement(net, points, encoded, margins=question.base_margins if known else None)
         return question
 
     def grow(self, count: int) -> bool:
@@ -262,7 +215,7 @@ class Question:
         grown = len(self.shifts.models) < count  # type: ignore[attr-defined]
         there: bool = self.shifts.grow(count)  # type: ignore[attr-defined]
         if grown and there and self.points is not None:
-            _check_listed(self.shifts, self.model, self.points, count - 1)  # type: ignore[arg-type]
+            check_listed(self.shifts, self.model, self.points, count - 1)  # type: ignore[arg-type]
         return there
 
     def __len__(self) -> int:
@@ -430,7 +383,7 @@ class Question:
         if not offers(self.model, models.Dense):
             return None
         network, parameters = self.model.as_feedforward(), self.model.parameters
-        if network is self.model:
+        if parameters is network.parameters:
             return network
         same = network.parameters.shapes == parameters.shapes
         return network if same and np.array_equal(network.parameters.values, parameters.values) else None
@@ -466,12 +419,6 @@ class Question:
         """Margins on the model itself: the one forward pass of a call, not to be changed."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is neither valid nor certain
             return self.model.margin(self.X, self.one_target)
-
-    @property
-    def _towards_class_1(self) -> Floats | None:
-        """The base margins if all rows want class 1 of two, where predictions are read off them."""
-        classes = self.model.classes
-        return self.base_margins if len(classes) == 2 and self.same_target and self.target[0] == classes[1] else None
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> Bools:
@@ -511,7 +458,7 @@ def _part(points: Any, rows: Array | slice) -> Any:
     return points.iloc[rows] if is_frame(points) else points[rows]
 
 
-def decide(question: Question, method: Method, stream: Stream) -> list[Certificate]:
+def decide(question: Question, method: Method, stream: Stream) -> Sequence[Certificate]:
     """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the rest."""
     if question.regions is not None:
         from apas.certification.region_claims import decide_regions  # which makes certificates
@@ -520,19 +467,18 @@ def decide(question: Question, method: Method, stream: Stream) -> list[Certifica
         rest = question.take(~question.with_region)
         single = iter(decide(rest, method, stream) if len(rest) else ())
         return [next(about if region else single) for region in question.with_region]
-    near = question.doubtful_rows()
-    ok = question.valid_rows() & ~near
+    ok = question.valid_rows() & ~(near := question.doubtful_rows())
     if ok.all():
         return method.run(question, stream) if len(ok) else []
     claim, name = method.claim(question), getattr(method, "name", type(method).__name__.lower())
-    certificates = []
-    for delta, target, doubt in zip(question.delta.tolist(), question.target, near.tolist(), strict=True):
-        verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if doubt else (Verdict.REFUTED, NOT_VALID)
-        certificates.append(Certificate(claim, verdict, delta, target, name, BaseEvidence(), reason))
+    asked = list(zip(question.delta[~ok].tolist(), question.target[~ok], near[~ok].tolist(), strict=True))
+
+    def answer(i: int) -> Certificate:
+        verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if asked[i][2] else (Verdict.REFUTED, NOT_VALID)
+        return Certificate(claim, verdict, *asked[i][:2], name, BaseEvidence(), reason)
+
     answers = method.run(question.take(ok), stream) if ok.any() else []
-    for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
-        certificates[i] = answer
-    return certificates
+    return AnswerColumn.merged(ok, answers, AnswerColumn.of(((*row, type(row[1])) for row in asked), answer))
 
 
 @runtime_checkable
@@ -548,7 +494,7 @@ class Method(Protocol):
     def unsupported(self, question: Question) -> str | None:
         """None if the method can answer, else the error a user reads."""
 
-    def run(self, question: Question, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> Sequence[Certificate]:
         """One certificate per row; all rows are valid on the model itself."""
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from apas._typing import Bools
+from apas._typing import Bools, Indices
 from apas._validation import is_frame
 from apas.certification.certificate import NOT_TODAY, Certificate
 from apas.certification.claims import Verdict
@@ -39,6 +39,50 @@ Item = TypeVar("Item", bound=RowAnswer)
 Names: TypeAlias = tuple[str, ...] | None
 
 
+class AnswerColumn(Sequence[Item]):
+    """Answers as a column of numbers: which of the `distinct` answers each row has. Most rows of many say the same."""
+
+    def __init__(self, distinct: Sequence[Item], codes: Indices) -> None:
+        self.distinct, self.codes = distinct, codes
+
+    @classmethod
+    def of(cls, keys: Iterable[Hashable], make: Callable[[int], Item]) -> AnswerColumn[Item]:
+        """One answer per key, made with the number of the first row that has it."""
+        seen: dict[Hashable, int] = {}
+        distinct: list[Item] = []
+        codes = []
+        for i, key in enumerate(keys):
+            code = seen.setdefault(key, len(seen))
+            if code == len(distinct):
+                distinct.append(make(i))
+            codes.append(code)
+        return cls(distinct, np.array(codes, dtype=np.intp))
+
+    @classmethod
+    def merged(cls, where: Bools, yes: Sequence[Item], no: Sequence[Item]) -> AnswerColumn[Item]:
+        """Answers in the order of rows: `yes` those of the rows `where` it is true, `no` those of the others."""
+        (first, ours), (second, theirs) = (
+            (x.distinct, x.codes) if isinstance(x, AnswerColumn) else (x, np.arange(len(x))) for x in (yes, no)
+        )
+        codes = np.empty(len(where), dtype=np.intp)
+        codes[where], codes[~where] = ours, theirs + len(first)
+        return cls([*first, *second], codes)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.codes[index]
+        return self.distinct[found] if np.ndim(found) == 0 else AnswerColumn(self.distinct, found)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(self.distinct.__getitem__, self.codes.tolist())
+
+    def each(self, function: Callable[[Item], Any]) -> Any:
+        """What a function says of each row, as an array; it is asked about each distinct answer once."""
+        return np.array([function(item) for item in self.distinct])[self.codes]
+
+
 class RowResults(Sequence[Item]):
     """One answer per row, in the order of the rows; nothing changes it once it is made.
 
@@ -58,7 +102,8 @@ class RowResults(Sequence[Item]):
     def __init__(
         self, items: Sequence[Item], *, points: Any, inputs: Any = None, feature_names: Names = None, index: Any = None
     ) -> None:
-        self._items, self.points, self.inputs = tuple(items), points, inputs
+        self._items: Sequence[Item] = items if isinstance(items, AnswerColumn) else tuple(items)
+        self.points, self.inputs = points, inputs
         self.feature_names, self._index = feature_names, index
 
     @overload
@@ -158,7 +203,7 @@ class UnderShifts(RowResults[Item]):
         model_digest: str,
         shifts: ShiftSet,
         model: Model | None = None,
-        readings: tuple[Any, ...] | None = None,
+        readings: Sequence[Any] | None = None,
         **rows: Any,
     ) -> None:
         super().__init__(items, **rows)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apas._fields import as_json
+from apas._fields import EqualByContent, as_json
 from apas._random import Stream
 from apas._typing import Floats
 from apas.certification.certificate import NOT_TODAY, Evidence
@@ -38,7 +38,7 @@ NAMED = 6
 
 
 @dataclass(frozen=True, eq=False)
-class FractionCurve:
+class FractionCurve(EqualByContent):
     """The share of shifts on which one row keeps its class, between two bounds at each delta.
 
     Attributes
@@ -95,9 +95,6 @@ class FractionCurve:
         """The curve as JSON values."""
         told = {name: as_json(value) for name, value in vars(self).items() if name != "evidence" or value}
         return {**told, "target": plain(self.target)}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FractionCurve) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -40,9 +41,9 @@ class AuditOptions:
         """Read a model file."""
         return options.LayerOptions(self.activation, self.output).read(path)
 
-    def check_outputs(self, *inputs: Path | Sequence[Path] | None) -> None:
+    def check_outputs(self, *inputs: Path | Sequence[Path] | None, out: Path | None = None) -> None:
         """Refuse files to write that are among those that are read."""
-        check_outputs({"--markdown": self.markdown, "--junit": self.junit}, *inputs, self.space)
+        check_outputs({"--markdown": self.markdown, "--junit": self.junit, "--out": out}, *inputs, self.space)
 
     def arguments(self) -> dict[str, Any]:
         """What `audit` takes besides the models."""
@@ -76,6 +77,7 @@ def audit_command(
     *,
     base: Annotated[Path | None, optional("Model file of the certified model, to measure the shift.")] = None,
     how: AuditOptions,
+    where: options.BlockOptions,
 ) -> None:
     """Ask a new model whether it keeps what certificates promised, and what would repair the promises it breaks.
 
@@ -85,9 +87,19 @@ def audit_command(
     """
     from apas import audit
 
-    how.check_outputs(certificates, new_model, base)
+    how.check_outputs(certificates, new_model, base, out=where.out)
+    in_blocks = where.streams(json=how.as_json, markdown=how.markdown, junit=how.junit)
+    if not in_blocks and (where.out or where.jobs or where.dask):
+        raise InputError("`--jobs` and `--dask` of audit go with `--out`, whose file must end in .jsonl or .parquet.")
     new, old = (None if path is None else how.read(path) for path in (new_model, base))
-    how.finish(audit(certificates, new, base=old, **how.arguments()))
+    if not in_blocks:
+        how.finish(audit(certificates, new, base=old, **how.arguments()))
+    from apas.cli.stream import StoredRows, write_rows
+
+    files = {"CERTIFICATES": certificates, "NEW_MODEL": new_model, "--base": base}
+    ask, written = partial(audit, new_model=new, base=old), {"counts": "outcome", "size": 2048, "write": write_rows}
+    counts = where.stream(ask, StoredRows(certificates), files, how.arguments(), **written)
+    raise typer.Exit(int(any(word.startswith("BROKEN") for word in counts)))
 
 
 def print_audit(report: AuditReport) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, parse_target, read_rows, split_words, whole_numbers
+from apas.cli.options import group_options, optional, parse_target, split_words
 from apas.cli.output import cell, check_outputs, give, new_table, page, print_table
+from apas.cli.rows import read_rows, whole_numbers
 from apas.display.numbers import exactly
 from apas.errors import InputError
 

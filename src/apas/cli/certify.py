@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, parse_spans, pick_method, read_rows
-from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table
+from apas.cli.options import group_options, optional, parse_spans, pick_method
+from apas.cli.output import PAGE, cell, give, new_table, print_table
+from apas.cli.rows import read_rows
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 
@@ -73,6 +74,10 @@ def certify_command(
 
     apas certify model.json rows.csv --target 1 --delta 0.01 --method cascade
 
+    Any number of rows, block by block; after an interruption the same with --resume:
+
+    apas certify model.json rows.csv --target 1 --delta 0.05 --out certificates.jsonl --jobs 2
+
     "At least" and "between" instead of single numbers; and offers that may be exceeded:
 
     apas certify model.json rows.csv --target 1 --delta 0.05 --space space.toml --region "income=at least"
@@ -85,9 +90,9 @@ def certify_command(
     """
     from apas import certify
 
-    check_outputs({"--save": common.save}, model, rows, further, beyond, space)
+    common.check_outputs(model, rows, further, beyond, space)
     if further is not None:
-        given = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage}
+        given: dict[str, Any] = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage}
         given |= {"--confidence": confidence, "--time-limit": time_limit, "--test": test, "--seed": seeds.seed}
         given |= {"--derived": seeds.derived or None, "--bits": seeds.bits, "--region": region, "--beyond": beyond}
         _continue(model, further, samples, [name for name, value in given.items() if value is not None], common)
@@ -99,7 +104,9 @@ def certify_command(
     draws = {"coverage": coverage, "confidence": confidence, "samples": samples, "test": test}
     how = pick_method(method, **draws, time_limit=time_limit)
     ask = _about_regions(region, beyond, sizes, space) or certify
-    common.answer(ask, print_certificates, model, rows, target, delta=delta, method=how, rng=seeds.pick(confidence))
+    asked: dict[str, Any] = {"delta": delta, "method": how, "rng": seeds.pick(confidence)}
+    without = {"derived": seeds.derived, "region": region, "beyond": beyond}
+    common.answer(ask, print_certificates, model, rows, target, without, **asked)
 
 
 def _about_regions(

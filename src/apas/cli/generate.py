@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -41,9 +42,7 @@ def generate_command(
     seeds: options.SeedOptions,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
-    jobs: options.Jobs = None,
-    dask: options.Dask = None,
-    out: Annotated[Path | None, Option(help="Write the counterfactuals to this CSV file.")] = None,
+    where: options.BlockOptions,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -62,30 +61,29 @@ def generate_command(
     from apas import generate
     from apas.cli.workers import workers
 
+    out = where.out
     check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
     movement.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     if delta == 0 and save is not None:
         raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
-    shifts = movement.pick()
-    net = layers.read(model)
-    table, about = offers.read(net, rows)
-    with workers(jobs, dask) as n_jobs:
-        found = generate(
-            net,
-            table,
-            delta,
-            **about,
-            source=source.value,
-            shifts=shifts,
-            method=how,
-            k=k,
-            max_candidates=max_candidates,
-            time_limit=time_limit,
-            simultaneous=simultaneous,
-            n_jobs=n_jobs,
-            rng=seeds.pick(confidence),
-        )
+    without = {"simultaneous": simultaneous, "derived": seeds.derived, "save": save, "json": as_json}
+    in_blocks = where.streams(**without, time_limit=time_limit)
+    if in_blocks and offers.target is None:
+        raise InputError("Missing option '--target': in blocks nobody sees which class all rows have.")
+    shifts, net = movement.pick(), layers.read(model)
+    table, about = offers.open(net, rows)
+    asked: dict[str, Any] = {**about, "delta": delta, "source": source.value, "shifts": shifts, "method": how, "k": k}
+    asked |= {"max_candidates": max_candidates, "rng": seeds.pick(confidence)}
+    if in_blocks:
+        from apas.cli.stream import write_rows
+
+        files = {"MODEL": model, "ROWS": rows, "--background": offers.background}
+        ask = partial(generate, net, background=asked.pop("background"))
+        where.stream(ask, table, files, asked, counts="status", lines=k, size=8, write=write_rows)
+        return
+    with workers(where.jobs, where.dask) as n_jobs:
+        found = generate(net, table.read(), time_limit=time_limit, simultaneous=simultaneous, n_jobs=n_jobs, **asked)
     if out is not None:
         _write(found, out)
     give(found, print_counterfactuals, as_json=as_json, save=save)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional, pick_method
-from apas.cli.output import PAGE, cell, check_outputs, new_table, print_table
+from apas.cli.output import PAGE, cell, new_table, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ def max_shift_command(
     """
     from apas import max_shift
 
-    check_outputs({"--save": common.save}, model, rows)
+    common.check_outputs(model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
-    way, rng = None if search is None else search.value, seeds.pick(confidence)
-    common.answer(max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=rng)
+    asked: dict[str, Any] = {"method": how, "search": None if search is None else search.value, "limit": limit}
+    asked["rng"] = seeds.pick(confidence)
+    common.answer(max_shift, print_max_shifts, model, rows, target, {"derived": seeds.derived}, **asked)
 
 
 def print_max_shifts(found: MaxShifts) -> None:

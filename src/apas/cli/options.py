@@ -7,21 +7,22 @@ between commands (`--method`, `--coverage`, `--samples`) is written in each.
 
 from __future__ import annotations
 
-import csv
 import functools
 import inspect
+import json
 import re
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 
-from apas._sanitise import from_csv
-from apas.cli.output import give
+from apas.cli.output import STREAMED, check_outputs, give
+from apas.cli.rows import as_numbers, is_number, open_table, read_rows, whole_numbers
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,78 +36,6 @@ if TYPE_CHECKING:
 def split_words(text: str) -> list[str]:
     """The words of a text with commas between them."""
     return [word.strip() for word in text.split(",")]
-
-
-def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> DataFrame:
-    """Read a CSV file with a header line.
-
-    A byte order mark is skipped, and so is the apostrophe before what a spreadsheet would take for a formula. A first
-    column without a name (a saved index) becomes the index, and so does one that is not among `names`, those of the
-    model unless told otherwise, if the others are exactly these.
-    """
-    import pandas as pd
-
-    from apas.models.base import Named, offers
-
-    header, *lines = _lines(path)
-    if names is None and offers(model, Named):
-        names = model.feature_names
-    unknown = header[0] == "" if names is None else header[0] not in names
-    indexed = unknown and (header[0] == "" or sorted(header[1:]) == sorted(names or ()))
-    columns = header[1:] if indexed else header
-    cells = [list(column) for column in zip(*lines, strict=True)] or [[] for _ in header]
-    index = pd.Index(cells.pop(0), name=header[0] or None) if indexed else None
-    frame = pd.DataFrame({i: _as_numbers(column) for i, column in enumerate(cells)}, index=index)
-    return frame.set_axis(columns, axis=1)
-
-
-def whole_numbers(table: DataFrame) -> DataFrame:
-    """Columns of whole numbers as integers, as `pandas.read_csv` has them."""
-    whole = [c for c in table if table[c].dtype.kind == "f" and (table[c] % 1 == 0).all() and len(table)]
-    return table.astype(dict.fromkeys(whole, "int64"))
-
-
-def _lines(path: Path) -> list[list[str]]:
-    """The cells of a CSV file, every line as long as the header line."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [[from_csv(cell.strip()) for cell in line] for line in csv.reader(file) if line]
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not a text file in UTF-8; save it as CSV.") from None
-    except csv.Error as error:
-        raise InputError(f"{path} is not a CSV file: {error}.") from None
-    if not lines:
-        raise InputError(f"{path} is empty; it must have a header line and a line per row.")
-    if all(_is_number(name) for name in lines[0]):
-        raise InputError(
-            f"{path} must begin with a header line that names the columns, but its first line is "
-            f"{','.join(lines[0][:4])}...; add one."
-        )
-    for number, line in enumerate(lines[1:], start=2):
-        if len(line) != len(lines[0]):
-            raise InputError(
-                f"{path} must have as many cells in each line as the header names columns ({len(lines[0])}), "
-                f"but line {number} has {len(line)}."
-            )
-    return lines
-
-
-def _as_numbers(column: list[str]) -> list[Any]:
-    """The column as numbers if all of it is (an empty cell is NaN), else as it is; by Python's own exact parser."""
-    try:
-        return [float(text) if text else float("nan") for text in column]
-    except ValueError:
-        return column
-
-
-def _is_number(text: Any) -> bool:
-    try:
-        float(str(text))
-    except ValueError:
-        return False
-    return True
 
 
 def parse_target(text: str, model: Model, *, predicted: bool = True) -> Any:
@@ -141,21 +70,21 @@ def parse_spans(texts: Sequence[str] | None) -> dict[str, Any]:
 def _span(text: str) -> Any:
     low, dots, high = text.partition("..")
     ends = [end.strip() for end in (low, high)]
-    if dots and all(not end or _is_number(end) for end in ends):
+    if dots and all(not end or is_number(end) for end in ends):
         return tuple(float(end) if end else None for end in ends)
     if text in ("at least", "at most"):
         return text
-    return float(text) if _is_number(text) else _as_numbers(split_words(text))
+    return float(text) if is_number(text) else as_numbers(split_words(text))
 
 
 def parse_tolerance(texts: Sequence[str] | None) -> float | dict[str, float] | None:
     """One share of ranges, or numbers by feature."""
     if not texts:
         return None
-    if len(texts) == 1 and _is_number(texts[0]):
+    if len(texts) == 1 and is_number(texts[0]):
         return float(texts[0])
     pairs = parse_pairs(texts, "--tolerance")
-    if strange := [value for value in pairs.values() if not _is_number(value)]:
+    if strange := [value for value in pairs.values() if not is_number(value)]:
         raise InputError(f"`--tolerance` must be a share, or FEATURE=NUMBER, got {strange[0]!r}.")
     return {name: float(value) for name, value in pairs.items()}
 
@@ -207,7 +136,7 @@ def optional(help: str, otherwise: str = "none") -> Any:
 ModelFile = Annotated[
     Path, Argument(help="Model file (.json, .safetensors, .onnx, .apas, .skops, .ubj, .txt, .cbm, .pt or .pth).")
 ]
-ROWS = Argument(help="CSV file with a header line and a row per explanation.")
+ROWS = Argument(help="CSV file with a header line and a row per explanation, or a Parquet file.")
 RowsFile = Annotated[Path, ROWS]
 Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
 Delta = Annotated[float | None, optional("How far the parameters may move.", "needed; 1 with --refits")]
@@ -215,7 +144,7 @@ Delta = Annotated[float | None, optional("How far the parameters may move.", "ne
 # What a model file does not tell.
 Activation = Annotated[str | None, optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")]
 Output = Annotated[str | None, optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")]
-CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, written by --save).")]
+CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, .jsonl or .parquet).")]
 
 # By what evidence.
 Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
@@ -240,6 +169,8 @@ Dask = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON document instead.")]
 Save = Annotated[Path | None, Option(help="Write what was certified to this certificate file (.json).")]
+Out = Annotated[Path | None, Option(help="Work block by block into this certificate file (.jsonl, .parquet).")]
+Resume = Annotated[bool, Option("--resume", help="Go on with the run into --out that was stopped.")]
 
 #: What a change costs.
 Distance = StrEnum("Distance", "l1 linf")
@@ -266,11 +197,16 @@ class OfferOptions:
 
     def read(self, net: Model, rows: Path) -> tuple[DataFrame, dict[str, Any]]:
         """The rows of a file, and what the library takes besides."""
+        table, about = self.open(net, rows)
+        return table.read(), about
+
+    def open(self, net: Model, rows: Path) -> tuple[Any, dict[str, Any]]:
+        """The same with a table that can be read in blocks."""
         from apas import FeatureSpace
 
         space = None if self.space is None else FeatureSpace.from_toml(self.space)
         names = None if space is None else space.names
-        table = read_rows(rows, net, names)
+        table = open_table(rows, net, names)
         known = None if self.background is None else whole_numbers(read_rows(self.background, net, names))
         target = None if self.target is None else parse_target(self.target, net, predicted=False)
         bears = {"tolerance": parse_tolerance(self.tolerance), "beyond": self.beyond}
@@ -351,14 +287,52 @@ class ShiftOptions:
 
 
 @dataclass(eq=False, repr=False)
-class QuestionOptions(ShiftOptions):
+class BlockOptions:
+    """Where it runs, and into which file if it does so block by block."""
+
+    jobs: Jobs = None
+    dask: Dask = None
+    out: Out = None
+    resume: Resume = False
+
+    def streams(self, **without: Any) -> bool:
+        """Whether the run goes block by block; `without` are the options that then cannot be."""
+        block_by_block = self.out is not None and self.out.suffix.lower() in STREAMED
+        if not block_by_block and self.resume:
+            raise InputError("`--resume` goes with `--out FILE.jsonl` or `.parquet`; leave it out.")
+        for name, given in without.items() if block_by_block else ():
+            if given:
+                flag = f"`--{name.replace('_', '-')}`"
+                raise InputError(f"{flag} goes without `--out {self.out}`, whose rows are asked about in blocks.")
+        return block_by_block
+
+    def stream(self, ask: Any, source: Any, files: Mapping[str, Path | None], asked: dict[str, Any], **how: Any) -> Any:
+        """Ask about the rows of a source block by block; `files` and what is `asked` must be the same on `--resume`."""
+        from apas import __version__
+        from apas._random import entropy_of
+        from apas.cli.stream import BlockJob, digest_of, stream, write_certificates
+
+        told = {key: value.to_dict() if hasattr(value, "to_dict") else repr(value) for key, value in asked.items()}
+        question = {"counts": how.pop("counts"), "lines": how.pop("lines", 1), "seed": entropy_of(asked.get("rng"))}
+        question |= {"version of apas": __version__, **{name: digest_of(path) for name, path in files.items()}}
+        question |= {f"`{key}`": json.dumps(value, default=repr) for key, value in told.items() if key != "rng"}
+        question |= {"`rng`": repr(asked.get("rng"))}
+        write, size = how.pop("write", write_certificates), how.pop("size")
+
+        def job(seed: int) -> BlockJob:
+            return BlockJob(ask, write, {**asked, "rng": seed} if "rng" in asked else asked)
+
+        where: dict[str, Any] = {"resume": self.resume, "jobs": self.jobs, "dask": self.dask}
+        return stream(job, source, size, self.out, question, **where)  # type: ignore[arg-type]
+
+
+@dataclass(eq=False, repr=False)
+class QuestionOptions(BlockOptions, ShiftOptions):
     """What `certify` and `max-shift` take besides their evidence."""
 
     simultaneous: Simultaneous = False
     activation: Activation = None
     output: Output = None
-    jobs: Jobs = None
-    dask: Dask = None
     save: Save = None
     as_json: Json = False
 
@@ -369,19 +343,40 @@ class QuestionOptions(ShiftOptions):
     def changed(self) -> dict[str, bool]:
         """Which of the options that say what is asked were given."""
         told = {"--shifts": self.shifts != "linf", "--relative": self.relative, "--only": self.only is not None}
-        return {**told, "--refits": self.refits is not None, "--simultaneous": self.simultaneous}
+        told |= {"--refits": self.refits is not None, "--simultaneous": self.simultaneous}
+        return {**told, "--out": self.out is not None, "--resume": self.resume}
+
+    def check_outputs(self, *inputs: Path | None) -> None:
+        """Refuse files to write that cannot be."""
+        if self.out is not None and self.out.suffix.lower() not in STREAMED:
+            raise InputError(f"`--out` must end in .jsonl or .parquet, got {str(self.out)!r}; or use --save.")
+        check_outputs({"--save": self.save, "--out": self.out}, *inputs)
 
     def answer(
-        self, ask: Callable[..., Any], show: Callable[[Any], None], model: Path, rows: Path, target: str, **more: Any
+        self,
+        ask: Callable[..., Any],
+        show: Callable[[Any], None],
+        model: Path,
+        rows: Path,
+        target: str,
+        without: dict[str, Any],
+        **more: Any,
     ) -> None:
-        """Ask about the rows of a file, save what was found, and print it."""
+        """Ask about the rows of a file, save what was found, and print it; `without` does not go with blocks."""
         from apas.cli.workers import workers
 
-        shifts = self.pick()
-        net = self.layers().read(model)
-        table, label = read_rows(rows, net), parse_target(target, net)
+        without |= {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
+        in_blocks, shifts, net = self.streams(**without), self.pick(), self.layers().read(model)
+        asked = {"target": parse_target(target, net), "shifts": shifts, **more}
+        if in_blocks:
+            # of proofs, which may take a minute per row, few at a time: what is not in the file yet can be lost
+            size = 2048 if more["method"] == "sampling" or hasattr(more["method"], "n_samples") else 64
+            files, counts = {"MODEL": model, "ROWS": rows}, "verdict" if ask.__name__ == "certify" else ""
+            self.stream(partial(ask, net), open_table(rows, net), files, asked, counts=counts, size=size)
+            return
+        table = read_rows(rows, net)
         with workers(self.jobs, self.dask) as n_jobs:
-            found = ask(net, table, target=label, shifts=shifts, simultaneous=self.simultaneous, n_jobs=n_jobs, **more)
+            found = ask(net, table, simultaneous=self.simultaneous, n_jobs=n_jobs, **asked)
         give(found, show, as_json=self.as_json, save=self.save)
 
 

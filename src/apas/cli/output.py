@@ -25,12 +25,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+#: How the names of files end that are written block by block.
+STREAMED = (".jsonl", ".parquet")
+
+
 def check_outputs(outputs: Mapping[str, Path | None], *inputs: Path | Sequence[Path] | None) -> None:
     """Refuse outputs that could not be written, that are inputs, or two that are one file; before any work."""
     chosen = {name: path for name, path in outputs.items() if path is not None}
     read = [path for given in inputs if given is not None for path in ([given] if isinstance(given, Path) else given)]
     for name, path in chosen.items():
-        why = "it must end in .json" if name == "--save" and path.suffix.lower() != ".json" else _unwritable(path)
+        wrong = name == "--save" and path.suffix.lower() not in (".json", ".jsonl")
+        why = "it must end in .json or .jsonl" if wrong else _unwritable(path)
         if why is not None:
             raise InputError(f"`{name}` must be a file that can be written, got {str(path)!r}: {why}.")
         for other in read:

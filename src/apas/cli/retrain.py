@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import optional, read_rows, whole_numbers
+from apas.cli.options import optional
 from apas.cli.output import print_json, print_line
+from apas.cli.rows import read_rows, whole_numbers
 from apas.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from apas.errors import InputError
 
@@ -25,10 +26,28 @@ def workers(jobs: int | None, dask: str | None) -> Iterator[int]:
             _start_processes(n_jobs)
         yield n_jobs
         return
-    if jobs is not None:
-        raise InputError("`--jobs` is about this machine and `--dask` about a cluster; leave one of them out.")
-    with _cluster(dask):
+    from joblib import parallel_config
+
+    with _cluster(jobs, dask) as client, parallel_config(backend="dask", client=client):
         yield -1
+
+
+def answers_in_order(
+    function: Any, shared: Any, work: Iterator[Any], jobs: int | None, dask: str | None
+) -> Iterator[Any]:
+    """``function(shared, *job)`` of each job in their order; to the workers of a cluster `shared` goes once."""
+    from apas._parallel import in_parallel, on_cluster
+
+    if dask is None:
+        with workers(jobs, dask) as n_jobs:
+            yield from in_parallel(function, ((shared, *job) for job in work), n_jobs, pre_dispatch="n_jobs + 2")
+        return
+    with _cluster(jobs, dask) as client:
+        try:
+            yield from on_cluster(client, function, shared, work, PATIENCE)
+        except ConnectionError as error:
+            kept = "what is finished is in the file, and the same command with `--resume` goes on from there"
+            raise InputError(f"`--dask` must be a cluster that stays, but {error} ({dask}); {kept}.") from None
 
 
 def _start_processes(n_jobs: int) -> None:
@@ -52,15 +71,19 @@ def _start_processes(n_jobs: int) -> None:
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[None]:
-    """Let joblib use the workers of a scheduler."""
-    from joblib import parallel_config
+def _cluster(jobs: int | None, address: str) -> Iterator[Any]:
+    """A client of a scheduler that has workers, all with this apas."""
+    import logging
 
     from apas._optional import require
 
+    if jobs is not None:
+        raise InputError("`--jobs` is about this machine and `--dask` about a cluster; leave one of them out.")
     if not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+:\d+", address):
         raise InputError(f"`--dask` must be the address of a scheduler, such as tcp://host:8786, got {address!r}.")
     distributed = require("distributed", feature="--dask", extra="dask")
+    for name in ("distributed", "distributed.client"):  # a lost connection is told in a sentence
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
@@ -74,8 +97,7 @@ def _cluster(address: str) -> Iterator[None]:
                 f"`--dask` must be a cluster with workers, but {address} has had none for {PATIENCE} s; start some."
             ) from None
         _check_versions(client.run(_version_teller()), address)
-        with parallel_config(backend="dask", client=client):
-            yield
+        yield client
 
 
 def _version_teller() -> Callable[[], str]:

@@ -22,10 +22,11 @@ from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
-from apas.contracts.certificate_file import load_certificates, table_digest
+from apas.contracts.certificate_file import load_certificates
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, completed, own_columns
 from apas.contracts.region_audit import RegionOutcome, region_outcomes
 from apas.contracts.repairs import Repair, assumed_space, repair_rows
+from apas.contracts.tables import table_digest
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace, check_space

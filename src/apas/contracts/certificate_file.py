@@ -6,28 +6,39 @@ reader would know (a shift set, a claim or evidence of somebody's own) is refuse
 
 from __future__ import annotations
 
-import copy
 import hashlib
+import itertools
 import json
-import math
 import os
 import platform
 import reprlib
 import stat
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
-from apas._atomic import write_text
+from apas._atomic import write_parts
 from apas._fields import Fields
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
-from apas.certification.results import Certificates
-from apas.contracts.certified_model import Origin, Reading, known_readings
+from apas.certification.results import AnswerColumn, Certificates
+from apas.contracts.certificate_lines import (
+    BLOCK,
+    Block,
+    Distinct,
+    entry_lines,
+    read_entries,
+    read_lines,
+    write_line,
+    write_sorted,
+)
+from apas.contracts.certified_model import Origin, Readings, known_readings
+from apas.contracts.tables import CellBlocks, described_table, table_cells
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError, UnsafeFile
@@ -69,18 +80,6 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     return content
 
 
-def as_json(content: Any) -> str:
-    """The content as JSON, one certificate per line: strict, and every float with all the digits that it needs."""
-    parts = []
-    for key, value in content.items():
-        if key == "certificates" and value:
-            lines = ",\n  ".join(json.dumps(entry, allow_nan=False) for entry in value)
-            parts.append(f' "{key}": [\n  {lines}\n ]')
-        else:
-            parts.append(f" {json.dumps(key)}: {json.dumps(value, allow_nan=False)}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
 def content_digest(content: dict[str, Any]) -> str:
     """SHA-256 of all but the field `digest`: keys sorted, no spaces, ASCII."""
     rest = {key: value for key, value in content.items() if key != "digest"}
@@ -90,6 +89,13 @@ def content_digest(content: dict[str, Any]) -> str:
 
 def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> dict[str, Any]:
     """What a file holds, its digest included."""
+    return json.loads(b"".join(_written(found, max_shifts)))  # type: ignore[no-any-return]
+
+
+def _blocks_of(
+    found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None
+) -> tuple[dict[str, Any], Iterator[tuple[list[str], list[str]]]]:
+    """What a file says about all rows, and its entries in blocks."""
     certificates, radii = (found, max_shifts) if isinstance(found, Certificates) else (None, found)
     if radii is not None and radii is not found:
         check_same_rows(found, radii)
@@ -97,23 +103,36 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
     if unknown:
         raise InputError(f"certificates {unknown}.")
     read = known_readings(found)
-    inputs = [None] * len(found) if found.inputs is None else table_cells(found.inputs)
-    answers = zip(*(answers or [None] * len(found) for answers in (certificates, radii)), strict=True)
-    lines = zip(found._labels(), table_cells(found.points), inputs, read, answers, strict=True)
-    entries = [
-        {
-            "row": plain(label),
-            "values": values,
-            "encoded": list(reading.encoded),
-            "input": start,
-            "margins": {"model": reading.margin, "first_draw": reading.first_draw},
-            "certificate": None if certificate is None else certificate.to_dict(),
-            "max_shift": None if radius is None else radius.to_dict(),
-        }
-        for label, values, start, reading, (certificate, radius) in lines
-    ]
-    origin = read[0].origin if read else Origin(False, None, None)
-    content: dict[str, Any] = {
+    top = described(found, read.origin if len(read) else Origin(False, None, None))
+    items = [None if part is None else part._items for part in (certificates, radii)]
+    return top, entry_lines(found, items[0], items[1], read)
+
+
+def line_parts(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> Iterator[bytes]:
+    """The first line of a file in JSON Lines, and the lines of its rows, block by block."""
+    top, blocks = _blocks_of(found, max_shifts)
+    yield f"{write_line(top)}\n".encode()
+    for block, _ in blocks:
+        yield "".join(f"{line}\n" for line in block).encode()
+
+
+def _written(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> Iterator[bytes]:
+    """The bytes of a file, block by block."""
+    top, blocks = _blocks_of(found, max_shifts)
+    yield "".join(["{\n", *(f' "{key}": {write_line(value)},\n' for key, value in top.items())]).encode()
+    digest, between = hashlib.sha256(b'{"certificates":['), (b' "certificates": [\n  ', b"")
+    for block, texts in blocks:
+        yield between[0] + ",\n  ".join(block).encode()
+        digest.update(between[1] + ",".join(texts).encode())
+        between = (b",\n  ", b",")
+    digest.update(b"]," + write_sorted(top)[1:].encode())  # of all keys "certificates" is the first
+    end = ' "certificates": []' if not len(found) else "\n ]"
+    yield f'{end},\n "digest": "{digest.hexdigest()}"\n}}\n'.encode()
+
+
+def described(found: Certificates | MaxShifts, origin: Origin) -> dict[str, Any]:
+    """What a file says about all rows."""
+    return {
         "format": FORMAT,
         "version": VERSION,
         "versions": own_versions(),
@@ -123,9 +142,17 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
         "feature_names": None if found.feature_names is None else list(found.feature_names),
         "points": described_table(found.points),
         "inputs": None if found.inputs is None else described_table(found.inputs),
-        "certificates": entries,
     }
-    return {**content, "digest": content_digest(content)}
+
+
+def sealed(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Blocks of lines, and a last line that says how many rows they hold and the SHA-256 of all bytes above it."""
+    digest, count = hashlib.sha256(), -1  # the first line is no row
+    for block in blocks:
+        digest.update(block)
+        count += block.count(b"\n")
+        yield block
+    yield f"{write_line({'rows': count, 'digest': digest.hexdigest()})}\n".encode()
 
 
 def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
@@ -165,7 +192,6 @@ def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
 
 
 _TOP = ("format", "version", "versions", "model", "shifts", "space", "feature_names", "points", "inputs")
-_ENTRY = ("row", "values", "encoded", "input", "margins", "certificate", "max_shift")
 
 
 @dataclass(frozen=True)
@@ -180,6 +206,13 @@ class Stored:
 
 def read_stored(path: str | os.PathLike[str]) -> Stored:
     """Read a certificate file."""
+    if str(path).lower().endswith((LINES, ".parquet")):
+        (stored,) = stored_blocks(path, None)
+        return stored
+    try:
+        return _read_laid_out(Path(path))
+    except (InputError, OSError, TypeError, ValueError):  # what is wrong, if anything is, the whole of it tells
+        pass
     content = read_object(path, "certificate file")
     if content.get("format") != FORMAT:
         raise InputError(
@@ -194,6 +227,32 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
 
 def read_content(content: dict[str, Any]) -> Stored:
     """Make of JSON values what was written, in this or an older version."""
+    version = _version(content)
+    top = Fields(content).only(*_TOP, "certificates", "digest")
+    if top.digest("digest") != content_digest(content):
+        raise InputError(_DAMAGED)
+    about, entries = _about(top), top.items("certificates")
+    known = _answers(about, version)
+    return _stored(about, [read_entries(entries, 0, known)], known, content["digest"])
+
+
+def read_rows_of(
+    content: dict[str, Any], lines: Sequence[str], labels: list[Any]
+) -> tuple[Certificates, Sequence[str]]:
+    """Certificates of lines that come from several files about one table, and the texts that their digests are of."""
+    about = _about(Fields(content).only(*_TOP))
+    known = _answers(about, _version(content))
+    block = read_lines(lines, 0, known)
+    # without largest shifts, which of one table some rows may have and others not
+    found = _stored(about, [block._replace(labels=labels, radii=[-1] * len(lines))], known, "").certificates
+    assert found is not None
+    return found, block.texts
+
+
+_DAMAGED = "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
+
+
+def _version(content: dict[str, Any]) -> int:
     version = content.get("version")
     if "version" not in content:
         raise InputError("it has no version: this is what --json prints, not a file; write one with --save.")
@@ -201,39 +260,162 @@ def read_content(content: dict[str, Any]) -> Stored:
         raise InputError(
             f"it has version {reprlib.repr(version)}, but this apas reads versions 1 to {VERSION}; use a newer apas."
         )
-    top = Fields(content).only(*_TOP, "certificates", "digest")
-    if top.digest("digest") != content_digest(content):
-        raise InputError(
-            "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
-        )
-    top = top if version == VERSION else Fields(_upgraded(content))
-    about, listed = _about(top), enumerate(top.items("certificates"))
-    entries = [Fields.of(entry, f"certificates[{i}]").only(*_ENTRY) for i, entry in listed]
-    common: dict[str, Any] = {**about, **_rows(top, entries), "readings": _readings(top, entries)}
-    stated = [e.inner("certificate") for e in entries if not e.is_null("certificate")]
-    certificates = [Certificate.from_dict(told, about["shifts"]) for told in stated]
-    radii = [MaxShift.from_dict(e.inner("max_shift")) for e in entries if not e.is_null("max_shift")]
-    if not all(len(found) in (0, len(entries)) for found in (certificates, radii)):
+    return version
+
+
+def _read_laid_out(path: Path) -> Stored:
+    """Read a file whose lines are as `save_certificates` writes them, block by block; an error if any is not."""
+    if path.stat().st_size > MOST_BYTES or not path.is_file():
+        raise InputError("it is no such file.")
+    with path.open(encoding="ascii", newline="") as file:
+        above = [next(file, "") for _ in range(len(_TOP) + 2)]
+        if above[-1] != ' "certificates": [\n':
+            raise InputError("its lines are others.")
+        told = parse_json(path, "".join([*above[:-1], ' "certificates": []}']).encode(), finite=True)
+        about = _about(Fields(told).only(*_TOP, "certificates"))
+        known, digest = _answers(about, _version(told)), hashlib.sha256(b'{"certificates":[')
+
+        def blocks() -> Iterator[Block]:
+            comma = ""
+            for block in _blocks(_entry_texts(file), BLOCK, known):
+                digest.update(f"{comma}{','.join(block.texts)}".encode())
+                comma = ","
+                yield block
+
+        stored = _stored(about, blocks(), known, "")
+        below = parse_json(path, ("{" + file.read()).encode())
+    digest.update(b"]," + write_sorted({key: told[key] for key in _TOP})[1:].encode())
+    if below != {"digest": digest.hexdigest()}:
+        raise InputError(_DAMAGED)
+    return replace(stored, digest=below["digest"])
+
+
+def _entry_texts(file: TextIO) -> Iterator[str]:
+    """The entries of a file one by one, up to the line that ends their list."""
+    more = True
+    while (line := file.readline()) != " ],\n":
+        if not more or not line.startswith("  "):
+            raise InputError("its lines are others.")
+        text = line[2:].removesuffix("\n")
+        more = text.endswith(",")
+        yield text.removesuffix(",")
+    if more:
+        raise InputError("its lines are others.")
+
+
+def _blocks(lines: Iterator[str], step: int, known: tuple[Distinct, Distinct]) -> Iterator[Block]:
+    start = 0
+    while some := list(itertools.islice(lines, step)):
+        yield read_lines(some, start, known)
+        start += len(some)
+
+
+#: How the names of files in JSON Lines end.
+LINES = ".jsonl"
+
+
+def stored_blocks(path: str | os.PathLike[str], rows: int | None = BLOCK, start: int = 0) -> Iterator[Stored]:
+    """What a file in JSON Lines or Parquet holds, so many rows at a time; all at once if None.
+
+    Its digest is checked first, and rows up to number `start` are skipped.
+    """
+    file, seal = Path(path), checked_seal(Path(path))
+    try:
+        lines = raw_lines(file)
+        told = parse_json(file, next(lines), finite=True)
+        if not isinstance(told, dict) or told.get("format") != FORMAT:
+            raise InputError(f'its first line must hold an object with "format": "{FORMAT}".')
+        version, about = _version(told), _about(Fields(told).only(*_TOP))
+        known = _answers(about, version)
+        texts = (line.decode().removesuffix("\n") for line in itertools.islice(lines, start, seal["rows"]))
+        blocks = _blocks(texts, rows or BLOCK, known)
+        for some in [blocks] if rows is None else ([block] for block in blocks):
+            yield _stored(about, some, known, seal["digest"])
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a usable certificate file: {error}") from None
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file in JSON Lines, or of one in Parquet that was made of them."""
+    if path.suffix.lower() == ".parquet":
+        from apas.contracts.parquet import parquet_lines
+
+        yield from parquet_lines(path)
+        return
+    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
+        raise InputError("it is not a plain file.")
+    with path.open("rb") as file:
+        while line := file.readline(MOST_BYTES):
+            if not line.endswith(b"\n"):
+                raise InputError("a line of it is too long, or its last one is cut off; get it again.")
+            yield line
+
+
+def checked_seal(path: Path) -> dict[str, Any]:
+    """The last line of such a file, which must be about the bytes above it."""
+    digest, count, last = hashlib.sha256(), -2, b""
+    try:
+        for line in raw_lines(path):
+            digest.update(last)
+            last, count = line, count + 1
+        seal = parse_json(path, last or b"{}")
+        if not isinstance(seal, dict) or seal != {"rows": count, "digest": digest.hexdigest()}:
+            raise InputError(_DAMAGED)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except InputError as error:
+        raise InputError(f"{path} is not a usable certificate file: {error}") from None
+    return seal
+
+
+def _answers(about: dict[str, Any], version: int) -> tuple[Distinct, Distinct]:
+    """What reads certificates and largest shifts of a file."""
+    shifts = about["common"]["shifts"]
+    return Distinct(lambda told: Certificate.from_dict(_upgraded(told, version), shifts)), Distinct(MaxShift.from_dict)
+
+
+def _stored(about: dict[str, Any], blocks: Iterable[Block], known: tuple[Distinct, Distinct], digest: str) -> Stored:
+    """What the blocks of a file hold."""
+    points, inputs = (
+        CellBlocks(about["points"], "certificates[{}].values"),
+        CellBlocks(about["inputs"], "certificates[{}].input"),
+    )
+    labels: list[Any] = []
+    encoded, margins, codes = [np.empty((0, 0))], [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
+    for block in blocks:
+        points.add(block.values)
+        inputs.add(block.inputs)
+        labels += block.labels
+        encoded = [*encoded, block.encoded] if labels else encoded
+        margins.append(block.margins)
+        codes.append(np.array([block.certificates, block.radii], dtype=np.intp))
+    numbers = np.concatenate(codes, axis=1)
+    some = [bool((column >= 0).any()) for column in numbers]
+    if any(is_some and not (column >= 0).all() for is_some, column in zip(some, numbers, strict=True)):
         raise InputError("either every row or none must have a certificate, and likewise a largest shift.")
-    if entries and not certificates and not radii:
+    if labels and not any(some):
         raise InputError("each row must have a certificate or a largest shift.")
-    shifts = MaxShifts(radii, **common) if radii else None
-    own = getattr(certificates[0].claim, "results", Certificates) if certificates else Certificates
-    found = None if radii and not certificates else own(certificates, **common, max_shifts=shifts)
-    return Stored(found, shifts, content["digest"], content["versions"])
+    try:
+        rows: Any = np.concatenate([np.asarray(part, dtype=np.float64) for part in encoded[bool(labels) :]])
+    except ValueError:  # rows of several lengths, of which `verify` complains
+        rows = [list(row) for part in encoded for row in part]
+    common = {**about["common"], **_rows(labels, points.table(), inputs.table())}
+    common["readings"] = Readings(about["origin"], rows, np.concatenate(margins))
+    certificates, radii = (AnswerColumn(read.items, column) for read, column in zip(known, numbers, strict=True))
+    shifts = MaxShifts(radii, **common) if some[1] else None
+    own = getattr(certificates[0].claim, "results", Certificates) if some[0] else Certificates
+    found = None if some[1] and not some[0] else own(certificates if some[0] else (), **common, max_shifts=shifts)
+    return Stored(found, shifts, digest, about["versions"])
 
 
-def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """What a file of version 1 says in the words of this version: its sampling tests were fixed, and did not say so."""
-    entries = copy.deepcopy(content["certificates"]) if isinstance(content.get("certificates"), list) else None
-    for entry in entries or ():
-        certificate = entry.get("certificate") if isinstance(entry, dict) else None
-        evidence = certificate.get("evidence") if isinstance(certificate, dict) else None
-        if isinstance(evidence, dict) and evidence.get("kind") == "sampling":
-            if "test" in evidence:
-                raise InputError("evidence.test is a field that version 1 does not know.")
-            evidence["test"] = "fixed"
-    return {**content, "certificates": entries}
+def _upgraded(told: Fields, version: int) -> Fields:
+    """What version 1 says in the words of this version: its sampling tests were fixed, and did not say so."""
+    evidence = told.content.get("evidence")
+    if version > 1 or not isinstance(evidence, dict) or evidence.get("kind") != "sampling":
+        return told
+    if "test" in evidence:
+        raise InputError("evidence.test is a field that version 1 does not know.")
+    return Fields({**told.content, "evidence": {**evidence, "test": "fixed"}}, told.where)
 
 
 def _about(top: Fields) -> dict[str, Any]:
@@ -244,19 +426,21 @@ def _about(top: Fields) -> dict[str, Any]:
     names = None if top.is_null("feature_names") else tuple(top.items("feature_names"))
     if names is not None and not all(isinstance(name, str) for name in names):
         raise top.wrong("feature_names", "a list of texts or null")
-    digest = top.inner("model").only("digest", "preprocessing", "network").digest("digest")
-    return {"model_digest": digest, "shifts": SETS.read(top.inner("shifts")), "feature_names": names}
+    model = top.inner("model").only("digest", "preprocessing", "network")
+    network = None if model.is_null("network") else model.digest("network")
+    space = None if top.is_null("space") else top.inner("space").content
+    shifts = SETS.read(top.inner("shifts"))
+    return {
+        "common": {"model_digest": model.digest("digest"), "shifts": shifts, "feature_names": names},
+        "origin": Origin(model.flag("preprocessing"), network, space),
+        "versions": versions.content,
+        "points": top.inner("points"),
+        "inputs": None if top.is_null("inputs") else top.inner("inputs"),
+    }
 
 
-def _rows(top: Fields, entries: list[Fields]) -> dict[str, Any]:
+def _rows(labels: list[Any], points: Any, inputs: Any) -> dict[str, Any]:
     """The rows, what they were made from, and what they are called."""
-    points = read_table(top.inner("points"), [e.any("values") for e in entries], "certificates[{}].values")
-    inputs = None
-    if not top.is_null("inputs"):
-        inputs = read_table(top.inner("inputs"), [e.any("input") for e in entries], "certificates[{}].input")
-    elif any(not e.is_null("input") for e in entries):
-        raise InputError("inputs must describe the table of the original rows, since there are some.")
-    labels = [e.any("row") for e in entries]
     if any(isinstance(label, dict | list) for label in labels):
         raise InputError("certificates[...].row must be a number, a text or null.")
     if not is_frame(points) and labels == list(range(len(labels))):
@@ -266,18 +450,6 @@ def _rows(top: Fields, entries: list[Fields]) -> dict[str, Any]:
     index = pd.Index(labels)
     points, inputs = (t.set_axis(index, axis=0) if t is not None and is_frame(t) else t for t in (points, inputs))
     return {"points": points, "inputs": inputs, "index": None if is_frame(points) else index}
-
-
-def _readings(top: Fields, entries: list[Fields]) -> tuple[Reading, ...]:
-    about = top.inner("model")
-    network = None if about.is_null("network") else about.digest("network")
-    space = None if top.is_null("space") else top.inner("space").content
-    origin, found = Origin(about.flag("preprocessing"), network, space), []
-    for entry in entries:
-        encoded, margins = tuple(entry.numbers("encoded")), entry.inner("margins").only("model", "first_draw")
-        known = [None if margins.is_null(key) else margins.number(key) for key in ("model", "first_draw")]
-        found.append(Reading(origin, encoded, *known))
-    return tuple(found)
 
 
 def save_certificates(
@@ -294,7 +466,7 @@ def save_certificates(
         What `certify`, `generate` or `max_shift` returned, or a part of it. Of counterfactuals those that were found
         and certified.
     path : path
-        Must end in ``.json``.
+        Must end in ``.json``, or in ``.jsonl`` for JSON Lines, of which any number of rows can be read in blocks.
     max_shifts : MaxShifts, optional
         What `max_shift` said about the same rows of the same model, to be kept beside the certificates.
 
@@ -317,8 +489,8 @@ def save_certificates(
         target = Path(path)
     except TypeError:
         raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
-    if target.suffix.lower() != ".json":
-        raise InputError(f"`path` must end in .json, got {str(target)!r}.")
+    if target.suffix.lower() not in (".json", LINES):
+        raise InputError(f"`path` must end in .json or .jsonl, got {str(target)!r}.")
     found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
     if not isinstance(found, Certificates | MaxShifts):
         raise InputError(
@@ -326,7 +498,8 @@ def save_certificates(
         )
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
     try:
-        write_text(target, as_json(stored_content(found, kept)))
+        lines = target.suffix.lower() == LINES
+        write_parts(target, sealed(line_parts(found, kept)) if lines else _written(found, kept))
     except OSError as error:
         raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
 
@@ -350,96 +523,3 @@ def load_certificates(path: str | os.PathLike[str]) -> Certificates:
             f"{path} holds the largest shifts of rows but no certificates; apas.verify and `apas verify` read it."
         )
     return found.certificates
-
-
-#: Kinds of columns that a file may ask for; others are written as texts and read back as such.
-KINDS = (
-    *("float64", "float32", "float16"),
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (64, 32, 16, 8)),
-    *("bool", "object", "str", "string", "category"),
-    *(f"datetime64[{unit}]" for unit in ("ns", "us", "s")),
-    *("Int64", "Int32", "Float64", "boolean"),
-)
-MOST_COLUMNS = 1 << 24  # wider tables are not read, also where there is no row to show how wide they are
-_STRANGE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-def described_table(rows: Any) -> dict[str, Any]:
-    """What a table is besides its cells."""
-    if not is_frame(rows):
-        array = np.asarray(rows)
-        return {"kind": "array", "columns": int(array.shape[1]), "dtype": _kind(array.dtype)}
-    columns = [c if isinstance(c, str) else plain(c) for c in rows.columns]
-    return {"kind": "frame", "columns": columns, "dtypes": [_kind(dtype) for dtype in rows.dtypes]}
-
-
-def table_cells(rows: Any) -> list[list[Any]]:
-    """The cells row by row as JSON values; a number that JSON lacks as an object, a missing one as null."""
-    values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
-    return [[_cell(cell) for cell in row] for row in values.tolist()]
-
-
-def table_digest(rows: Any) -> str:
-    """SHA-256 of the cells, by which two tables can be told apart."""
-    return hashlib.sha256(json.dumps(table_cells(rows), allow_nan=False).encode()).hexdigest()
-
-
-def read_table(about: Fields, cells: list[list[Any]], where: str) -> Any:
-    """The table that was described, as an array or a data frame."""
-    if about.choice("kind", "array", "frame") == "array":
-        width = about.only("kind", "columns", "dtype").integer("columns")
-        dtype = about.choice("dtype", *KINDS)
-        if width > MOST_COLUMNS:
-            raise about.wrong("columns", f"an integer up to {MOST_COLUMNS}")
-        rows = [_read_row(row, width, where.format(i)) for i, row in enumerate(cells)]
-        table = np.empty((len(rows), width), dtype=object)  # now that the rows are known to be as wide as they say
-        for i, row in enumerate(rows):
-            table[i] = row
-        numpy_kind = dtype if dtype not in ("string", "category") else "object"
-        return _cast(lambda: table.astype(numpy_kind), where.format(0))
-    import pandas as pd
-
-    names = about.only("kind", "columns", "dtypes").items("columns")
-    kinds = [Fields({"dtype": d}, about.name("dtypes")).choice("dtype", *KINDS) for d in about.items("dtypes")]
-    if len(kinds) != len(names) or not all(isinstance(n, str | int | float) for n in names):
-        raise InputError(f"{about.where} must have a name and a dtype per column.")
-    rows = [_read_row(row, len(names), where.format(i)) for i, row in enumerate(cells)]
-    columns = [
-        _cast(lambda c=c, d=d: pd.Series([row[c] for row in rows], dtype=d), f"column {names[c]!r}")
-        for c, d in enumerate(kinds)
-    ]
-    frame = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(len(rows)))
-    return frame.set_axis(names, axis=1)
-
-
-def _kind(dtype: Any) -> str:
-    name = str(dtype)
-    return name if name in KINDS else "object"
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"number": repr(value)}
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    found = plain(value)
-    return _cell(found) if isinstance(found, float) and not math.isfinite(found) else found
-
-
-def _read_row(row: Any, width: int, where: str) -> list[Any]:
-    if not isinstance(row, list) or len(row) != width:
-        raise InputError(f"{where} must be a list of {width} cells.")
-    cells = list(row)
-    for i, cell in enumerate(row):
-        if isinstance(cell, dict) and cell.keys() == {"number"} and str(cell["number"]) in _STRANGE:
-            cells[i] = _STRANGE[str(cell["number"])]
-        elif isinstance(cell, dict | list):
-            raise InputError(f"{where} must hold numbers, texts, truth values or null.")
-    return cells
-
-
-def _cast(make: Any, where: str) -> Any:
-    try:
-        return make()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{where} must hold cells of the dtype that the file states ({error}).") from None

@@ -20,10 +20,11 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas._validation import is_frame
+from apas.certification.agreement import check_agreement
 from apas.certification.certificate import Certificate, Drawn
 from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
-from apas.certification.question import Question, check_agreement
+from apas.certification.question import Question
 from apas.certification.region import one_row
 from apas.certification.region_claims import AskedRegion
 from apas.certification.results import Certificates, UnderShifts
@@ -57,6 +58,24 @@ class Reading:
     encoded: tuple[float, ...]
     margin: float | None
     first_draw: float | None
+
+
+class Readings(Sequence[Reading]):
+    """What a model makes of many rows, in columns: `encoded` has a row each, `margins` two numbers, NaN for none."""
+
+    def __init__(self, origin: Origin, encoded: Any, margins: Floats) -> None:
+        self.origin, self.encoded, self.margins = origin, encoded, margins
+
+    def __len__(self) -> int:
+        return len(self.margins)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice) or np.ndim(index):
+            some = np.arange(len(self))[index]
+            encoded = self.encoded[some] if isinstance(self.encoded, np.ndarray) else [self.encoded[i] for i in some]
+            return Readings(self.origin, encoded, self.margins[some])
+        known = (None if math.isnan(number) else number for number in self.margins[index].tolist())
+        return Reading(self.origin, tuple(np.asarray(self.encoded[index]).tolist()), *known)
 
 
 def origin_of(model: Model) -> Origin:
@@ -100,25 +119,23 @@ def question_of(
     return Question(model, encoded, target, delta, shifts, points=points, regions=regions)
 
 
-def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> tuple[Reading, ...]:
+def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> Readings:
     """What the model of a question makes of each of its rows, whatever regions they stand for."""
     question = replace(question, regions=None)
+    found = np.full((len(question), 2), np.nan)
     with np.errstate(over="ignore", invalid="ignore"):
-        margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
-        drawn = np.full(len(question), np.nan)
+        if len(question):
+            found[:, 0] = question.model.margin(question.X, question.one_target)
         draws = not offers(question.shifts, Refitted)
         for (entropy, purpose), rows in streams(items).items() if draws else ():
-            drawn[rows] = question.margins(question.directions(Stream(entropy, purpose), 0, 1), rows)[0]
-    origin = origin_of(question.model)
-    return tuple(
-        Reading(origin, tuple(row), _nine(margin), _nine(draw))
-        for row, margin, draw in zip(question.X.tolist(), margins.tolist(), drawn.tolist(), strict=True)
-    )
+            found[rows, 1] = question.margins(question.directions(Stream(entropy, purpose), 0, 1), rows)[0]
+    nine = [float(f"{value:.9g}") if math.isfinite(value) else math.nan for value in found.ravel().tolist()]
+    return Readings(origin_of(question.model), question.X, np.array(nine).reshape(-1, 2))
 
 
-def known_readings(found: UnderShifts[Any]) -> tuple[Reading, ...]:
+def known_readings(found: UnderShifts[Any]) -> Readings:
     """What the model makes of each row: as a file said, or asked of the model."""
-    if found.readings is not None:
+    if isinstance(found.readings, Readings):
         return found.readings
     if found.model is None:
         raise InputError(
@@ -127,7 +144,7 @@ def known_readings(found: UnderShifts[Any]) -> tuple[Reading, ...]:
         )
     check_unchanged(found)
     points, encoded = rows_of(found.model, found.points, found.feature_names)
-    return readings(question_of(found.model, encoded, points, list(found), found.shifts), list(found))
+    return readings(question_of(found.model, encoded, points, found._items, found.shifts), found._items)
 
 
 def with_readings(found: Results) -> Results:
@@ -159,15 +176,14 @@ def check_unchanged(found: UnderShifts[Any]) -> None:
 def streams(items: Sequence[Certificate | MaxShift]) -> dict[tuple[int, str], Indices]:
     """The random streams of certificates, and the rows that share each."""
     found: dict[tuple[int, str], list[int]] = {}
+    known: dict[int, list[int]] = {}  # by answer, since many rows share one
     for i, item in enumerate(items):
-        if isinstance(item, Certificate):
+        if id(item) not in known and isinstance(item, Certificate):
             e = item.evidence
-            found.setdefault((e.entropy, e.purpose) if offers(e, Drawn) else PROBE, []).append(i)
+            known[id(item)] = found.setdefault((e.entropy, e.purpose) if offers(e, Drawn) else PROBE, [])
+        if id(item) in known:
+            known[id(item)].append(i)
     return {stream: np.array(rows, dtype=np.intp) for stream, rows in found.items()}
-
-
-def _nine(value: float) -> float | None:
-    return float(f"{value:.9g}") if np.isfinite(value) else None
 
 
 #: How far a preprocessing may be off on another machine, and a margin of nine digits.

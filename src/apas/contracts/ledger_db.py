@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +19,8 @@ STATES = ("open", "honoured", "broken", "expired", "withdrawn")
 #: How far the clock may be from the last entry of the history: a day forgives a wrong time zone, ten years (with at
 #: most three leap days) a ledger that rested.
 BEFORE, AFTER = timedelta(days=1), timedelta(days=3653)
+#: How many promises are added in one transaction: others wait for its end, and each costs a write to the disk.
+TOGETHER = 20
 #: What the columns of the tables hold.
 _KINDS: dict[str, Any] = {
     "id": int,
@@ -106,37 +108,50 @@ class Book:
         query = "SELECT count(*) FROM promises WHERE state IN ('open', 'broken') AND expires < ?"
         return int(self.rows(query, today)[0][0])
 
-    def insert(self, reference: str, part: Promise, expires: str | None) -> bool:
-        """Add a promise in a transaction of its own, unless it is there; whether it was new."""
-        with self.write_transaction():
-            _, made = self.store.execute(
-                "INSERT INTO promises (reference, digest, model, content, issued, expires, state) "
-                "VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT (reference, digest) DO NOTHING RETURNING id",
-                (reference, part.digest, part.model, part.text(reference), self.today, expires),
-            )
-            for (number,) in made:
-                self._note(number, "added", "open", part.model)
-        return bool(made)
+    def insert(self, promises: Sequence[tuple[str, Promise]], expires: str | None) -> int:
+        """Add promises to references, unless they are there; how many are new."""
+        fresh = 0
+        for some in (promises[start : start + TOGETHER] for start in range(0, len(promises), TOGETHER)):
+            with self.write_transaction():
+                now, day = self._stamp(), self.today
+                for reference, part in some:
+                    _, made = self.store.execute(
+                        "INSERT INTO promises (reference, digest, model, content, issued, expires, state) "
+                        "VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT (reference, digest) DO NOTHING RETURNING id",
+                        (reference, part.digest, part.table.model, part.text(reference), day, expires),
+                    )
+                    for (number,) in made:
+                        self._note(number, now, "added", "open", part.table.model)
+                        fresh += 1
+        return fresh
 
-    def record(self, number: int, row: AuditRow, model: str) -> None:
-        """Write down what an audit said about a promise, inside a transaction."""
-        state = "broken" if row.outcome.is_broken else "open"
-        if self._move(number, state):  # else somebody retired it meanwhile
-            repair = "" if row.repair is None else f"; nearest repair: {row.repair}"
-            self._note(number, f"audited: {row.outcome.name}", state, model, row.reason + repair)
+    def record(self, numbers: Sequence[int], rows: Iterable[AuditRow], model: str) -> None:
+        """Write down what an audit said about promises, in one transaction."""
+        with self.write_transaction():
+            now = self._stamp()
+            for number, row in zip(numbers, rows, strict=True):
+                state = "broken" if row.outcome.is_broken else "open"
+                if self._move(number, state):  # else somebody retired it meanwhile
+                    repair = "" if row.repair is None else f"; nearest repair: {row.repair}"
+                    self._note(number, now, f"audited: {row.outcome.name}", state, model, row.reason + repair)
 
     def close(self, number: int, outcome: str) -> None:
         """Close a promise, inside a transaction."""
         if self._move(number, outcome):
-            self._note(number, "retired", outcome)
+            self._note(number, self._stamp(), "retired", outcome)
 
     def _move(self, number: int, state: str) -> bool:
         """Change the state of a promise that is not closed."""
         query = "UPDATE promises SET state = ? WHERE id = ? AND state IN ('open', 'broken') RETURNING id"
         return bool(self.store.execute(query, (state, number))[1])
 
-    def _note(self, number: int | None, event: str, state: str, model: str | None = None, detail: str = "") -> None:
+    def _stamp(self) -> str:
+        return self.now.isoformat(timespec="seconds")
+
+    def _note(
+        self, number: int | None, at: str, event: str, state: str, model: str | None = None, detail: str = ""
+    ) -> None:
         self.store.execute(
             "INSERT INTO history (promise, at, event, state, model, detail) VALUES (?, ?, ?, ?, ?, ?)",
-            (number, self.now.isoformat(timespec="seconds"), event, state, model, detail),
+            (number, at, event, state, model, detail),
         )

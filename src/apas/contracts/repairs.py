@@ -10,7 +10,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import is_frame
-from apas.contracts.certificate_file import table_cells
+from apas.contracts.tables import table_cells
 from apas.counterfactuals.result import changes_in_words, differ
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource

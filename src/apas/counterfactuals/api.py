@@ -19,6 +19,7 @@ from apas.certification.derived_seed import DerivedSeed
 from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
+from apas.counterfactuals.search.leaf_table import leaf_probes
 from apas.counterfactuals.search.loop import Answer, Limits, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
 from apas.counterfactuals.search.offer_regions import OfferRegion
@@ -45,7 +46,7 @@ from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_sp
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model
-from apas.models.base import Dense, Differentiable, Raw, ReadsOnce, offers
+from apas.models.base import Dense, Differentiable, Leaves, Raw, ReadsOnce, offers
 from apas.shifts.base import Listed, ShiftSet
 from apas.shifts.observed import ObservedShifts
 
@@ -58,7 +59,7 @@ SOURCES: dict[str, Any] = {
     "prototype": Prototype,
     "cuts": CuttingPlanes,
 }
-MODELS = 500  # of so many listed models at most it is kept what they make of rows
+MODELS, NUMBERS = 500, 20_000_000  # of so many listed models, and numbers, at most it is kept what they make of rows
 BATCH = 64  # rows that advance together: enough to share draws, few enough to see progress
 
 
@@ -196,7 +197,7 @@ def generate(
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     options["simultaneous"] = simultaneous
     labels = partial(wanted_classes, one_way=True)
-    probes = probe_rows(task) if _reads_once(shift_set) and not np.isnan(inputs).any() else None
+    purpose, probes = _read_along(task, inputs, shift_set)
     beside = None if probes is None else space.table(probes)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, beside=beside, **options)
     if derived is not None:
@@ -209,14 +210,14 @@ def generate(
     if complaint is not None:
         raise Unsupported(complaint)
     # further counterfactuals of a row are claims of their own
-    searched, together = None, max(1, len(inputs) * counts[0]) if simultaneous else 1
+    searched, alone, together = None, None, max(1, len(inputs) * counts[0]) if simultaneous else 1
     if offers(shift_set, Listed) and offers(chosen, Draws):
         alone = bound if offers(origin, OnModelAlone) and origin.on_model_alone else None
         searched, shift_set = split_models(shift_set, chosen, together, alone)
     kind = UnshiftedTest if unshifted else CertifyingTest
     test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived, region)
     _check_tests(test, origin, counts[0])
-    task.once("refits/read", lambda: question.read)
+    task.once(purpose, lambda: question.read if alone is None else ())
     if searched is not None and (deltas == 1).any() and any(offers(m, Differentiable) for m in searched.models):
         _ = test.listed_models
     searches = [
@@ -243,10 +244,17 @@ def generate(
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
 
 
-def _reads_once(shifts: ShiftSet) -> bool:
-    """Whether the models are dense ones behind preprocessings, which a search reads as sums of what features add."""
+def _read_along(task: Task, inputs: Floats, shifts: ShiftSet) -> tuple[str, Floats | None]:
+    """Rows, the inputs first, that listed models behind preprocessings read in one go, and for which kind of search."""
     models = shifts.models if offers(shifts, Listed) else ()
-    return 0 < len(models) <= MODELS and all(offers(m, kind) for m in models for kind in (ReadsOnce, Raw, Dense))
+    once = all(offers(m, kind) for m in models for kind in (ReadsOnce, Raw))
+    if not once or not 0 < len(models) <= MODELS or np.isnan(inputs).any():
+        return "refits/read", None
+    if all(offers(m, Dense) for m in models):
+        return "refits/read", probe_rows(task)
+    trees = all(offers(m, Leaves) for m in models) and models[0].trees() is not None
+    rows = leaf_probes(task, inputs) if trees else np.empty(0)
+    return "refits/leaves", rows if 0 < rows.size * len(models) <= NUMBERS else None
 
 
 def _check_method(method: Method, question: Question) -> None:

@@ -89,8 +89,12 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
     for i, certificate in enumerate(certificates):
         if not certificate.valid_today:  # no bar: nobody asked about its share, which may be anything
             continue
-        low, high = _bounds(certificate)
-        name = certificate.verdict.name
+        name, (low, high) = certificate.verdict.name, (0.0, 1.0)
+        if hasattr(certificate.evidence, "coverage_lower"):
+            level = certificate.claim.row_confidence
+            low, high = certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)
+        elif name == "CERTIFIED":  # nothing was counted or measured
+            low = 1.0
         label = None if name in shown else name
         shown.add(name)
         ax.plot([i, i], [low, high], color=COLOURS[name], linewidth=3, solid_capstyle="butt", label=label)
@@ -107,13 +111,6 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
     ax.set_ylabel("share of shifts that keep the class")
     ax.set_title("Bounds on the robust share of each explanation", loc="left")
     return ax
-
-
-def _bounds(certificate: Any) -> tuple[float, float]:
-    if not hasattr(certificate.evidence, "coverage_lower"):  # nothing was counted or measured
-        return (1.0 if certificate.verdict.name == "CERTIFIED" else 0.0), 1.0
-    level = certificate.claim.row_confidence
-    return certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)
 
 
 def _mark_not_today(ax: Axes, places: Sequence[int], said: str) -> None:
@@ -241,8 +238,11 @@ def changes_plot(
     most = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
     ax.set_facecolor(GREY)  # shows through where a value is missing
     image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
-    if written:
-        _write(ax, values, [[line[j] for j in used] for line in texts], most)
+    for i, line in enumerate(texts if written else ()):
+        for j, column in enumerate(used):
+            colour = "white" if abs(values[i, j]) > 0.6 * most else "black"
+            text = "\n\u2192 ".join(readable(line[column].split(" -> ")))
+            ax.text(j, i, text, ha="center", va="center", fontsize=7, color=colour, parse_math=False)
     # a dollar sign in a name is no formula
     ax.set_xticks(range(len(used)), readable(names[j] for j in used), rotation=30, ha="right", parse_math=False)
     ax.set_yticks(range(len(values)), readable(rows), fontsize=None if written else 7, parse_math=False)
@@ -251,14 +251,6 @@ def changes_plot(
     bar: Any = ax.figure.colorbar(image, ax=ax)
     bar.set_label("change in units of the range" + ("; grey: another category" if np.isnan(values).any() else ""))
     return ax
-
-
-def _write(ax: Axes, values: Floats, texts: Sequence[Sequence[str]], most: float) -> None:
-    for i, line in enumerate(texts):
-        for j, text in enumerate(line):
-            colour = "white" if abs(values[i, j]) > 0.6 * most else "black"
-            parts = readable(text.split(" -> "))
-            ax.text(j, i, "\n\u2192 ".join(parts), ha="center", va="center", fontsize=7, color=colour, parse_math=False)
 
 
 KEPT, BROKEN, OPEN = COLOURS["CERTIFIED"], COLOURS["REFUTED"], COLOURS["UNKNOWN"]

@@ -98,14 +98,8 @@ class Parameters:
         ends = np.cumsum([0, *(t.size for t in tensors)]).tolist()
         values = np.concatenate([t.ravel() for t in tensors]) if tensors else np.empty(0)
         values.flags.writeable = False
-        return cls(
-            values=values,
-            names=tuple(names),
-            kinds=tuple(kinds),
-            layers=tuple(layers),
-            shapes=tuple(t.shape for t in tensors),
-            slices=tuple(slice(a, b) for a, b in itertools.pairwise(ends)),
-        )
+        places = tuple(t.shape for t in tensors), tuple(slice(a, b) for a, b in itertools.pairwise(ends))
+        return cls(values, tuple(names), tuple(kinds), tuple(layers), *places)
 
     def __len__(self) -> int:
         return self.values.size

@@ -104,9 +104,8 @@ def _read_parameters(given: Any) -> tuple[Parameters, bool]:
     except (TypeError, ValueError):
         finite = False
     if not finite:
-        raise InputError(
-            f"`parameters` of ParametricModel must be finite numbers, or names with arrays, got {given!r}."
-        )
+        told = f"must be finite numbers, or names with arrays, got {given!r}"
+        raise InputError(f"`parameters` of ParametricModel {told}.")
     names = [str(name) for name in named]
     kinds = ["weight"] * len(names)
     return Parameters.from_arrays(arrays, names=names, kinds=kinds, layers=names), not isinstance(given, Mapping)

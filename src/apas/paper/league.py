@@ -29,6 +29,7 @@ from apas.counterfactuals.sources.rbr import Rbr
 from apas.counterfactuals.sources.rnce import Rnce
 from apas.counterfactuals.sources.roar import Roar
 from apas.counterfactuals.sources.robust_optimum import RobustOptimum
+from apas.counterfactuals.sources.spread_path import SpreadPath
 from apas.counterfactuals.sources.trex import TRex
 from apas.counterfactuals.sources.wachter import Wachter
 from apas.metrics.distance import l1, lof, share_changed
@@ -54,14 +55,14 @@ INPUTS, SEEDS, JUDGES = 25, 3, 100
 SEARCH, CERTIFY = 40, 93
 CLAIM: Final = Sampling(coverage=0.95, confidence=0.95, n_samples=CERTIFY)
 SECONDS = 30.0  # per row and method at most, beyond which a row counts as not found: far more than any took
-QUICK: Final = {"inputs": 4, "seeds": 1, "judges": 30, "tables": ("diabetes",), "knobs": False}
+QUICK: Final[Mapping[str, Any]] = {"inputs": 4, "seeds": 1, "judges": 30, "tables": ("diabetes",), "knobs": False}
 
 #: A source for the base model and, if it looks at refits, those of a process.
 Make = Callable[[Any, Refits | None], Any]
 
 
 @dataclass(frozen=True)
-class Method:
+class LeagueMethod:
     """A line of the table."""
 
     make: Make
@@ -75,21 +76,22 @@ def _all_refits(refits: Refits | None) -> list[Any]:
 
 
 #: A new method is a source in a file of its own and a line here.
-METHODS: Final[Mapping[str, Method]] = {
-    "nearest": Method(lambda base, _: Consensus(refits=[base])),
-    "neighbours": Method(lambda base, _: NearestNeighbours()),
-    "Wachter": Method(lambda base, _: Wachter(), trees=False),
-    "Prototype": Method(lambda base, _: Prototype(), trees=False),
-    "ROAR": Method(lambda base, _: Roar()),
-    "RNCE": Method(lambda base, _: Rnce(), trees=False),
-    "PROPLACE": Method(lambda base, _: Proplace(), trees=False),
-    "T-Rex": Method(lambda base, _: TRex()),
-    "RBR": Method(lambda base, _: Rbr()),
-    "ElliCE": Method(lambda base, _: Ellice(), trees=False),
-    "BetaRCE": Method(lambda base, refits: BetaRce(refits=_all_refits(refits)), on_refits=True),
-    "consensus": Method(lambda base, refits: Consensus(refits=_all_refits(refits)), on_refits=True),
-    "RobustOptimum alone": Method(lambda base, _: RobustOptimum(alone=True), on_refits=True, certified=True),
-    "RobustOptimum": Method(lambda base, _: RobustOptimum(), on_refits=True, certified=True),
+METHODS: Final[Mapping[str, LeagueMethod]] = {
+    "nearest": LeagueMethod(lambda base, _: Consensus(refits=[base])),
+    "neighbours": LeagueMethod(lambda base, _: NearestNeighbours()),
+    "Wachter": LeagueMethod(lambda base, _: Wachter(), trees=False),
+    "Prototype": LeagueMethod(lambda base, _: Prototype(), trees=False),
+    "ROAR": LeagueMethod(lambda base, _: Roar()),
+    "RNCE": LeagueMethod(lambda base, _: Rnce(), trees=False),
+    "PROPLACE": LeagueMethod(lambda base, _: Proplace(), trees=False),
+    "T-Rex": LeagueMethod(lambda base, _: TRex()),
+    "RBR": LeagueMethod(lambda base, _: Rbr()),
+    "ElliCE": LeagueMethod(lambda base, _: Ellice(), trees=False),
+    "BetaRCE": LeagueMethod(lambda base, refits: BetaRce(refits=_all_refits(refits)), on_refits=True),
+    "consensus": LeagueMethod(lambda base, refits: Consensus(refits=_all_refits(refits)), on_refits=True),
+    "RobustOptimum alone": LeagueMethod(lambda base, _: RobustOptimum(alone=True), on_refits=True, certified=True),
+    "RobustOptimum": LeagueMethod(lambda base, _: RobustOptimum(), on_refits=True, certified=True),
+    "SpreadPath": LeagueMethod(lambda base, _: SpreadPath(), on_refits=True, certified=True),
 }
 
 
@@ -100,7 +102,8 @@ def left_out() -> str:
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """One piece of work per table, kind of model and seed."""
-    how = dict(QUICK) if settings.get("quick") else {"inputs": INPUTS, "seeds": SEEDS, "judges": JUDGES, "knobs": True}
+    whole: dict[str, Any] = {"inputs": INPUTS, "seeds": SEEDS, "judges": JUDGES, "knobs": True}
+    how = dict(QUICK) if settings.get("quick") else whole
     names = settings.get("tables", how.pop("tables", (*TUNED, *HELD_OUT)))
     seeds = how.pop("seeds")
     kinds = [kind for kind in MODELS if kind != TREES or not left_out()]

@@ -45,7 +45,7 @@ def read_league_table(name: str, seed: int) -> Tables:
     """A table in two parts: of sba and credit the earlier and the later period, of others random halves."""
     if name not in HALVED:
         tables = read_tables(name, aligned=True)
-        return Tables(name, tables.space, *(_cut(part, seed) for part in (tables.d1, tables.d2)))
+        return Tables(name, tables.space, _cut(tables.d1, seed), _cut(tables.d2, seed))
     import pandas as pd
 
     (label, wanted), rng = HALVED[name], np.random.default_rng([seed, 1])
@@ -55,8 +55,8 @@ def read_league_table(name: str, seed: int) -> Tables:
     numbers = [c for c in frame.columns if frame[c].dtype.kind in "iuf"]
     space = FeatureSpace.from_frame(frame, kinds=dict.fromkeys(numbers, "continuous"), scale="minmax")
     rows = rng.permutation(len(frame))[:MOST_ROWS]
-    halves = np.array_split(rows, 2)
-    return Tables(name, space, *(make_part(frame, y, space, half) for half in halves))
+    first, second = (make_part(frame, y, space, half) for half in np.array_split(rows, 2))
+    return Tables(name, space, first, second)
 
 
 def _cut(part: Part, seed: int) -> Part:

@@ -17,7 +17,7 @@ from apas.stats.proportions import clopper_pearson
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS = "RobustOptimum"
+OURS = "SpreadPath"  # the source that was tuned, and frozen before the other tables were run
 COVERAGE, CONFIDENCE = 0.95, 0.95  # of the certified offers, and of all intervals here
 RISK = 0.0005  # a claim of 95 % counts as shown to be false if so few judges accept that this is less likely
 RESAMPLES = 2000
@@ -84,14 +84,14 @@ def _cells(results: Sequence[Mapping[str, Any]], rows: pd.DataFrame, by: list[st
                 seconds.setdefault(key, []).append(line["seconds"])
     groups, lines = dict(list(rows.groupby(by))), []
     for key, count in asked.items():
-        line: dict[str, Any] = dict(zip(by, key, strict=True)) | {"inputs": count, "found": 0.0}
+        cell: dict[str, Any] = dict(zip(by, key, strict=True)) | {"inputs": count, "found": 0.0}
         if (part := groups.get(key)) is not None:
             low, high = _mean_interval(part["valid"].to_numpy())
             safe = clopper_pearson(int(part["safe"].sum()), len(part), confidence=CONFIDENCE)
-            line |= {"found": len(part) / count, "valid": part["valid"].mean(), "valid, from": low, "valid, to": high}
-            line |= {"rows >= 95 %": part["safe"].mean(), "rows, from": safe[0], "rows, to": safe[1]}
-            line |= {name: part[name].mean() for name in ("l1", "cost", "l0", "lof")}
-        lines.append(line | {"s per row": float(np.mean(seconds[key]))})
+            cell |= {"found": len(part) / count, "valid": part["valid"].mean(), "valid, from": low, "valid, to": high}
+            cell |= {"rows >= 95 %": part["safe"].mean(), "rows, from": safe[0], "rows, to": safe[1]}
+            cell |= {name: part[name].mean() for name in ("l1", "cost", "l0", "lof")}
+        lines.append(cell | {"s per row": float(np.mean(seconds[key]))})
     return pd.DataFrame(lines).rename(columns={"kind": "model"})
 
 

@@ -13,8 +13,9 @@ from apas._fields import Fields
 from apas._validation import is_path
 from apas.contracts import certified_model
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
-from apas.contracts.certificate_file import read_object, table_digest
+from apas.contracts.certificate_file import read_object
 from apas.contracts.certified_model import Successor, bounds_distance, read_successor, rows_on
+from apas.contracts.tables import table_digest
 from apas.display.numbers import plain
 from apas.errors import InputError
 from apas.models.digest import model_digest

@@ -8,7 +8,7 @@ from typing import Any
 
 from apas.certification.claims import is_proof
 from apas.contracts.audit import Outcome
-from apas.contracts.certificate_file import table_cells
+from apas.contracts.tables import table_cells
 from apas.counterfactuals.result import differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.audit_section import Later

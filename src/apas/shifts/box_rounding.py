@@ -41,16 +41,9 @@ def inside_box(base: Floats, radii: ArrayLike, delta: ArrayLike, direction: Floa
 
 def box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
     """The largest float64 numbers that do not exceed ``delta * radii`` in real arithmetic."""
+    # one radius is asked for again and again while a shift is proposed and confirmed
     one = isinstance(radii, float) and isinstance(delta, float)
-    return _one_reach(radii, delta) if one else _box_reach(radii, delta)  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=256)
-def _one_reach(radius: float, delta: float) -> Floats:
-    """Of one radius: asked for again and again while a shift is proposed and confirmed."""
-    reach = _box_reach(radius, delta)
-    reach.flags.writeable = False
-    return reach
+    return _kept_reach(radii, delta) if one else _box_reach(radii, delta)  # type: ignore[arg-type]
 
 
 def _box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
@@ -60,7 +53,12 @@ def _box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
         reach = np.ldexp(fraction, exponent)
         # below the normal numbers `ldexp` rounds; scaling back shows in which direction
         reach = np.where(np.ldexp(reach, -exponent) > fraction, np.nextafter(reach, 0.0), reach)
-    return np.asarray(np.minimum(reach, LARGEST))
+    reach = np.asarray(np.minimum(reach, LARGEST))
+    reach.flags.writeable = False  # as it may be kept
+    return reach
+
+
+_kept_reach = lru_cache(maxsize=256)(_box_reach)
 
 
 def within_box(base: Floats, radii: ArrayLike, delta: ArrayLike, values: Floats) -> Bools:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apas._fields import Fields
+from apas._fields import EqualByContent, Fields
 from apas._typing import Floats
 from apas.display.numbers import at_most
 from apas.display.tables import html_table
@@ -80,7 +80,7 @@ def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShiftReport:
+class ShiftReport(EqualByContent):
     """How far one or more models lie from a base model.
 
     Attributes
@@ -177,9 +177,6 @@ class ShiftReport:
         what = _WORDS.get(self.p, f"p = {self.p:g}")
         where = f"; the farthest is {self.models[farthest]}" if over else ""
         return f"The distance of {size} parameters ({what}) is at most {shown}{over}{where}."
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShiftReport) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -18,15 +18,7 @@ from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, ShiftSet
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedShifts:
-    """A shift set whose coordinates stand in a dense chain; what it says in words is what the set itself says.
-
-    Parameters
-    ----------
-    shifts : ShiftSet
-    chain : DenseChain
-    base : Parameters
-        What moves in the set, as it is.
-    """
+    """A shift set whose coordinates, `base`, stand in a dense chain; its words are those of the set itself."""
 
     shifts: ShiftSet
     chain: DenseChain

@@ -81,9 +81,8 @@ class JointShifts(EqualByContent):
     def coordinates(self, model: Model) -> Parameters:
         """What moves: the parameters of the model, and behind them the features of the row."""
         theta, x = coordinates(self.parameters, model), self.row.coordinates(model)
-        parts = [theta.tensor(i) for i in range(len(theta.shapes))] + [x.tensor(i) for i in range(len(x.shapes))]
-        named: dict[str, Any] = {"names": theta.names + x.names, "kinds": theta.kinds + x.kinds}
-        return Parameters.from_arrays(parts, layers=theta.layers + x.layers, **named)
+        parts, named = theta.split(theta.values) + x.split(x.values), theta.names + x.names
+        return Parameters.from_arrays(parts, names=named, kinds=theta.kinds + x.kinds, layers=theta.layers + x.layers)
 
     def _apart(self, both: Parameters) -> tuple[Parameters, Parameters]:
         """The parameters of the model, and the features, of what moves."""

@@ -321,7 +321,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         """How large the numbers behind margins on a model get; `sizes` are theirs, of a model that does not tell."""
         other = self.models[number]
         if offers(other, Scaled):
-            return other.margin_scale(X, np.zeros(len(other.parameters)), 0.0)
+            return other.margin_scale(X, np.zeros(len(self.models[number].parameters)), 0.0)
         return np.where(np.isinf(sizes), 0.0, sizes)  # a class that it does not know
 
     def _change(self, model: Model, number: int) -> Floats:

@@ -172,12 +172,20 @@ class Boundary:
         `cap` on is looked at. `before` counts those of earlier draws of the same row, which decided nothing.
         """
         (count, clear), taken = before, 0
+        # N_k rises with the failures, and so does with the draws the count that refutes: most failures are beyond both
+        until, many = 0, 0
         for at, sure in failing:
-            if at >= cap or self.certify.crosses(at, count):
+            if at >= cap:
                 break
+            if at >= until:
+                until = self.needed(count)
+                if at >= until:
+                    break
             count, clear, taken = count + 1, clear + bool(sure), taken + 1
-            if sure and self.refute.crosses(at + 1, clear):
-                return "REFUTED", at + 1, taken
+            if sure and clear >= many:
+                if self.refute.crosses(at + 1, clear):
+                    return "REFUTED", at + 1, taken
+                many = clear + (1 if self.refute.crosses(at + 1, clear + 8) else 9)
             if self.gives_up(at + 1, count, clear):
                 return "UNKNOWN", at + 1, taken
         certified = self.certify.crosses(cap, count)  # E rises with the draws: then it did so at N_k of them

@@ -158,7 +158,13 @@ def _parsed(text: str) -> tuple[int, int, list[int]]:
         if words[0] == "p":
             if header is not None:
                 raise InputError(f"`text` must have one line 'p cnf', got a second one in line {place}; remove it.")
-            header = _header(words, place)
+            counts = [int(word) for word in words[2:] if _is_number(word)]
+            if len(words) != 4 or words[1] != "cnf" or len(counts) != 2 or counts[0] < 1:
+                raise InputError(
+                    "`text` must announce 'p cnf VARIABLES CLAUSES' with at least one variable, got "
+                    f"{reprlib.repr(' '.join(words))} in line {place}."
+                )
+            header = counts[0], counts[1]
         elif header is None:
             raise InputError(
                 f"`text` must have the line 'p cnf VARIABLES CLAUSES' first, got {reprlib.repr(line)} in line {place}."
@@ -174,16 +180,6 @@ def _parsed(text: str) -> tuple[int, int, list[int]]:
     if header is None:
         raise InputError("`text` must have a line 'p cnf VARIABLES CLAUSES', got none; put it above the clauses.")
     return (*header, numbers)
-
-
-def _header(words: list[str], place: int) -> tuple[int, int]:
-    counts = [int(word) for word in words[2:] if _is_number(word)]
-    if len(words) != 4 or words[1] != "cnf" or len(counts) != 2 or counts[0] < 1:
-        raise InputError(
-            "`text` must announce 'p cnf VARIABLES CLAUSES' with at least one variable, got "
-            f"{reprlib.repr(' '.join(words))} in line {place}."
-        )
-    return counts[0], counts[1]
 
 
 def _is_number(word: str) -> bool:

@@ -78,10 +78,7 @@ def t_test(moments: Moments, alternative: str) -> tuple[Floats, Floats]:
 def mean_reach(count: int, deviation: Floats, width: Floats, risk: float) -> Floats:
     """How far an expectation can be above (or below) the mean of independent numbers from a range of this width.
 
-    Each side is passed with a probability of at most `risk`, for every distribution and every count of at least 2.
-
-    References
-    ----------
+    Each side is passed with a probability of at most `risk`, for every distribution and every count of at least 2:
     Maurer and Pontil (2009), "Empirical Bernstein bounds and sample variance penalization", COLT, Theorem 4.
     """
     log = math.log(2 / risk)
@@ -202,10 +199,8 @@ class NaturalEvidence:
         variance = f"the largest variance seen is {self.variance.max():.3g}"
         if self.variance_limit is not None:
             below = int((self.variance_high <= self.variance_limit).sum())
-            variance += (
-                f", shown to exceed {self.variance_limit:g} on {self.scattered.sum()} rows and to stay within it on "
-                f"{below}"
-            )
+            exceeds = f"shown to exceed {self.variance_limit:g} on {self.scattered.sum()} rows"
+            variance += f", {exceeds} and to stay within it on {below}"
         smooth = "no bound on Lipschitz constants is known"
         if self.lipschitz_shifted is not None:
             own = "" if self.lipschitz_base is None else f", of the model itself at most {at_most(self.lipschitz_base)}"

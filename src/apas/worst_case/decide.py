@@ -20,13 +20,7 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.optimize.highs import advise, verified_bound
-from apas.worst_case.attack.unit_pushes import (
-    RivalPushes,
-    UnitPushes,
-    joint_direction,
-    output_push,
-    pushed_parameters,
-)
+from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, joint_direction, output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.intervals import Boxes, is_exact, rivals, worst_corners
 from apas.worst_case.linear import Relaxation, Relaxed, ascend, carried_back

@@ -264,9 +264,13 @@ def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: 
     sizes: list[Any] = []
     for i, (_, most, bias) in enumerate(net.layer_sizes):
         units = net.weights[i].shape[1]
-        one = isinstance(reach, float)
-        moving = (reach if one else float(reach[2 * i].max())) * units  # per input, over all outputs
-        biases = bias + step * (reach * units if one else float(reach[2 * i + 1].sum()))
+        # how far weights move per input, over all outputs, and all biases together
+        most_moved, moved = (
+            (reach, reach * units)
+            if isinstance(reach, float)
+            else (float(reach[2 * i].max()), float(reach[2 * i + 1].sum()))
+        )
+        moving, biases = most_moved * units, bias + step * moved
         size = size + step * (total * moving) + biases if i == 0 else size * (most + step * moving) + biases
         if i:  # errors before it grow by as much as it is steep
             size = size * max(1.0, steepest(net.activations[i - 1]))

@@ -178,7 +178,7 @@ def test_what_no_shift_breaks_is_proved_up_to_the_limit():
     ("sizes", "activation"), [((4, 6, 5, 1), "relu"), ((3, 4, 4, 3, 1), "relu"), ((3, 5, 4, 3), "leaky_relu")], ids=str
 )
 def test_interval_linear_exact_stand_in_order(sizes, activation, shifts):
-    net, X = deep(3, sizes, activation, rows=4)
+    net, X = deep(3, sizes, activation, rows=2)
     found = {
         kind: apas.max_shift(net, X, target="predicted", shifts=shifts, method=kind)
         for kind in ("interval", "linear", "exact", "cascade")

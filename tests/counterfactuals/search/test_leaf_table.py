@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import library
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tree_refits import Problem, behind_encoder, loans
 
 import apas
-from apas.counterfactuals.search.leaf_table import LeafTable, RowGrid
+from apas.counterfactuals.search.leaf_table import THRESHOLDS, LeafTable, RowGrid, grid_values
 from apas.counterfactuals.sources.base import Search, Task
 
 
@@ -36,6 +37,28 @@ def test_boosted_trees_behind_an_encoder():
 
 def test_forests_behind_an_encoder():
     check_all_moves(Problem(behind_encoder(RandomForestClassifier(8, max_depth=5)), *loans(), 3), 1e-9, True)
+
+
+def bent(X):
+    return np.log1p(np.asarray(X, dtype=float).clip(0) / 100) * (1 + (np.asarray(X, dtype=float) > 2990.5))
+
+
+def test_columns_that_bend_are_encoded_value_by_value():
+    columns = make_column_transformer(
+        (FunctionTransformer(bent), ["income"]), (StandardScaler(), ["cards", "debt", "age"])
+    )
+    estimator = make_pipeline(columns, GradientBoostingClassifier(n_estimators=10))
+    check_all_moves(Problem(estimator, *loans(), 3), 1e-9)
+
+
+def test_thresholds_that_are_rare_stay_on_the_grid():
+    space = apas.FeatureSpace([apas.Feature("gain", "integer", low=0, high=99_999)])
+    model = apas.FeedForward([[[1.0]]], [[0.0]], feature_names=("gain",))
+    dense = np.repeat(np.arange(100, 400) + 0.5, 50)
+    values, common = grid_values(Task(model, space), np.zeros((1, 1)), [np.append(dense, 90_000.5)])
+    assert len(values[0]) <= 2 * THRESHOLDS + 1
+    assert common[0][1:].all()
+    assert {90_000.0, 90_001.0} <= set(values[0].tolist())  # quantiles alone would end at 399
 
 
 def with_gaps():

@@ -121,9 +121,9 @@ def slow(X):
 
 def test_refits_read_tables_as_often_as_there_are_kinds_of_them():
     """Inputs with the library's opinion, then what features add or the paths of all rows; whatever the number of rows."""
-    frame, space, shifts, task = asked(make_pipeline(StandardScaler(), FunctionTransformer(noted)), count=30)
+    frame, space, shifts, task = asked(make_pipeline(StandardScaler(), FunctionTransformer(noted)), count=14)
     rejected = frame[task.model.margin(task.encoded(task.background), 1) < 0]
-    method = apas.Sampling(coverage=0.9, confidence=0.9)
+    method = apas.Sampling(coverage=0.8, confidence=0.8)
     options = {"space": space, "background": frame, "shifts": shifts, "method": method, "rng": 0, "target": 1}
     counts = []
     for rows in (1, 6):

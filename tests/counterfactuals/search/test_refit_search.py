@@ -21,7 +21,16 @@ from tree_refits import Problem, behind_encoder, loans
 
 import apas
 from apas.counterfactuals.search.leaf_table import EDGE, LeafTable
-from apas.counterfactuals.search.refit_search import Demand, RefitSearch, _known_states, rows_of_class, spread
+from apas.counterfactuals.search.refit_search import (
+    SAVES,
+    Demand,
+    RefitSearch,
+    _known_states,
+    refit_path,
+    rows_of_class,
+    spread,
+)
+from apas.counterfactuals.sources import robust_optimum
 from apas.models.base import ModelWrapper
 
 CLAIM = apas.Sampling(coverage=0.8, confidence=0.8)  # 8 refits, none of which may fail
@@ -107,6 +116,33 @@ def test_preprocessings_of_black_boxes_are_asked_once_per_call():
     # 12 refits read the inputs, with their libraries, the 4 of the search what features add, the others the paths; asked
     # anew for each sweep, the 4 alone would read more tables than that
     assert len(TRANSFORMED) <= 2 * 12 + 4 + 8 + 20
+
+
+def test_preprocessings_of_trees_are_asked_once_per_call_and_path():
+    columns = make_column_transformer((OneHotEncoder(sparse_output=False), ["home"]), remainder="passthrough")
+    estimator = make_pipeline(columns, FunctionTransformer(noted), GradientBoostingClassifier(n_estimators=8))
+    problem = Problem(estimator, *loans(), 12, rows=3)
+    TRANSFORMED.clear()
+    found = offers_of(problem)
+    assert any(c.is_found for c in found)
+    # 12 refits read the inputs and what the table of leaves takes, the 8 that certify the paths; the model a few tables
+    assert len(TRANSFORMED) <= 12 + 8 + 12
+
+
+def test_every_row_of_a_path_saves_something(monkeypatch):
+    problem, paths = boosted(20), []
+
+    def noting(search, refits, *rest):
+        paths.append(refit_path(search, refits, *rest))
+        return paths[-1]
+
+    monkeypatch.setattr(robust_optimum, "refit_path", noting)
+    offers_of(problem)
+    assert len(paths) == len(problem.inputs)
+    assert max(map(len, paths)) > 2
+    for path, x in zip(paths, problem.inputs, strict=True):
+        costs = problem.space.costs(path, np.tile(x, (len(path), 1)))
+        assert (costs[1:] <= (1 - SAVES) * costs[:-1] + 1e-12).all()
 
 
 def test_catboost_with_categories_is_asked():

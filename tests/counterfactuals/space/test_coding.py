@@ -82,3 +82,16 @@ def test_numbers_between_steps_are_not_moved_by_decoding() -> None:
     rows = np.array([[2e9 + 0.5], [2e9 + 1]])
     np.testing.assert_allclose(space.coding.decode(space.coding.encode(rows)), rows, rtol=0, atol=1e-3)
     assert space.coding.decode(space.coding.encode(rows))[1, 0] == 2e9 + 1
+
+
+def test_numbers_are_coded_together_as_one_by_one() -> None:
+    features = [
+        Feature("a", low=-3.0, high=0.7),
+        Feature("b", "integer", low=10, high=37),
+        Feature("c", low=0, high=1e9),
+    ]
+    rows = np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 20.0, 1e9]
+    for scale in (None, "minmax"):
+        coding = FeatureSpace(features, scale).coding
+        alone = np.hstack([coding._code_cells(i, f, rows[:, i]) for i, f in enumerate(features)])
+        np.testing.assert_array_equal(coding.encode(rows), alone)

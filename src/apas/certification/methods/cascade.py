@@ -86,7 +86,7 @@ class Cascade:
         usable = self._usable(question)
         if usable[0].claim(question).risk:
             # alone and under its own name: who reads "cascade: sampling" could not tell how many samples there were
-            return usable[0].run(question, stream)
+            return list(usable[0].run(question, stream))
         answers: list[Any] = [None] * len(question)
         rows = np.arange(len(question))
         for method in usable:

@@ -76,11 +76,13 @@ class Exact(Proof):
         """None where exact answers are possible, else why not."""
         question = question.embedded
         network, geometry = question.network, question.geometry
-        known = network is not None
-        if isinstance(geometry, Box) and known and is_piecewise_linear(network.activations) and not question.tied:
-            return None
-        closed = known and isinstance(geometry, Ball | Ellipsoid) and is_exact_ball(network, geometry.radii)
-        if isinstance(geometry, Finite) or closed or (known and isinstance(geometry, Sparse) and is_exact(network)):
+        closed = isinstance(geometry, Finite)
+        if network is not None:
+            if isinstance(geometry, Box) and is_piecewise_linear(network.activations) and not question.tied:
+                return None
+            closed = closed or (isinstance(geometry, Ball | Ellipsoid) and is_exact_ball(network, geometry.radii))
+            closed = closed or (isinstance(geometry, Sparse) and is_exact(network))
+        if closed:
             return None
         complaint = super().unsupported(question)
         if complaint is None and question.tied:

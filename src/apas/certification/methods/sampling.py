@@ -13,7 +13,7 @@ decides, and may be continued where it did not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -29,6 +29,7 @@ from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
 from apas.certification.failing_draws import (
     ROWS,
+    Failures,
     count_failures,
     drawn_blocks,
     failures_of_refits,
@@ -38,6 +39,7 @@ from apas.certification.failing_draws import (
 from apas.certification.methods.closed_share import closed_certificates, computed_shares
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
+from apas.certification.results import AnswerColumn
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
@@ -281,7 +283,7 @@ class Sampling:
         """None: sampling works on every model and shift set."""
         return None
 
-    def run(self, question: Question, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> Sequence[Certificate]:
         """Draw, count, decide: one certificate per row; of shares that are known without draws, none are made."""
         if self._leaves_open(question) and stream.purpose == "certify":
             known = closed_certificates(question, self.coverage)
@@ -295,10 +297,11 @@ class Sampling:
         samples, allowed, refuting = self.plan(question, claim)
         found = first_failures(question, stream, samples, DOUBT * refuting, refuting)
         clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
-        return [
-            self._certificate(question, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
-            for i in range(len(question))
-        ]
+
+        def answer(i: int) -> Certificate:
+            return self._certificate(question, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
+
+        return AnswerColumn.of(_same_rows(question, found, [clean] * len(question)), answer)
 
     def _leaves_open(self, question: Question) -> bool:
         """Whether nobody asked for draws: neither for a number of them, nor for a test, nor by listing models."""
@@ -313,7 +316,7 @@ class Sampling:
 
     def _until_decided(
         self, question: Question, stream: Stream, claim: Most, cap: int, before: Sequence[SamplingEvidence] = ()
-    ) -> list[Certificate]:
+    ) -> Sequence[Certificate]:
         """Certificates of the anytime test, from the first draw on or from where `before`, all alike, left off."""
         test = boundary(claim.coverage, claim.row_confidence)
         none = SamplingEvidence(stream.entropy, stream.purpose, cap, None, None, 0, 0, 0, None, ANYTIME)
@@ -325,14 +328,12 @@ class Sampling:
         else:
             scan = failures_until_decided if question.listed is None else failures_of_refits
             found = scan(question, stream, test, begin, cap, counts)
-        answers, shared = [], dict[int, Any]()  # rows without a failure have the same evidence
-        for i, known in enumerate(past):
-            ended = None if found.any(i) else shared.get(id(known))
-            if ended is None:
-                ended = _ended(replace(known, samples=cap), test, *found.of(i), listed=as_listed)
-                shared |= {} if found.any(i) else {id(known): ended}
-            answers.append(self._certificate(question, i, claim, ended[1], Verdict[ended[0]]))
-        return answers
+
+        def answer(i: int) -> Certificate:
+            verdict, evidence = _ended(replace(past[i], samples=cap), test, *found.of(i), listed=as_listed)
+            return self._certificate(question, i, claim, evidence, Verdict[verdict])
+
+        return AnswerColumn.of(_same_rows(question, found, past), answer)
 
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws a fixed test makes; whether they are enough for the claim is not asked."""
@@ -433,6 +434,13 @@ class Sampling:
             witness = DrawnShift(question.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
         said = _verdict(evidence) if verdict is None else (verdict, _anytime_reason(verdict, evidence, claim))
         return Certificate(claim, said[0], delta, question.target[i], self.name, evidence, said[1], witness)
+
+
+def _same_rows(question: Question, found: Failures, past: Sequence[SamplingEvidence]) -> Iterator[Hashable]:
+    """Per row what it shares with all that get the same certificate; a row with a failing draw is alone."""
+    asked = zip((np.diff(found.starts) > 0).tolist(), past, question.target, question.delta.tolist(), strict=True)
+    for i, (failed, known, target, delta) in enumerate(asked):
+        yield i if failed else (id(known), type(target), target, delta)
 
 
 def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:

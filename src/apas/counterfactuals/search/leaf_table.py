@@ -20,9 +20,11 @@ from apas.counterfactuals.space.feature import Feature
 from apas.models.base import Leaves, Model, ReadsCells, offers
 from apas.models.trees import Trees
 
-THRESHOLDS = 63  # per feature, of those that trees have
+THRESHOLDS, RARE = 63, 16  # per feature, of those that trees have; and how many of them are spread over all
 FINE = 127  # a feature with at most so many steps is taken whole
 COARSE = 15  # values of a feature where nothing is known about the model
+SPREAD = 48  # numbers of a feature that are encoded to see whether it reaches the trees along a straight line
+STRAIGHT = 1e-9  # how far from straight a line may be, in units of the largest entry of its column
 CHECKS = 12  # rows on which tables are compared with the models they stand for
 EDGE = 1e-5  # margins closer to 0 are left alone: libraries that sum in float32 may decide otherwise there
 
@@ -143,8 +145,10 @@ def _common_values(task: Task, i: int, feature: Feature, thresholds: Floats | No
         sides = [0]
     else:
         asked, sides = np.sort(thresholds[(thresholds > low) & (thresholds < high)]), [0, 1]
-        if len(np.unique(asked)) > THRESHOLDS:  # where they are densest
-            asked = np.quantile(asked, np.linspace(0, 1, THRESHOLDS + 2)[1:-1], method="nearest")
+        if len(alone := np.unique(asked)) > THRESHOLDS:
+            # where they are densest; and others, the ends among them, since a rare one may be what makes a row safe
+            most = np.quantile(asked, np.linspace(0, 1, THRESHOLDS - RARE + 2)[1:-1], method="nearest")
+            asked = np.unique(np.concatenate([most, alone[np.linspace(0, len(alone) - 1, RARE).astype(int)]]))
     # values are steps, or short decimals beside a threshold: a range has ten thousand to a hundred thousand of them
     digits = -int(np.floor(np.log10(feature.span * 1e-4)))
     unit = feature.step or 10.0**-digits
@@ -173,10 +177,11 @@ class LeafTable:
         encoders = [_Encoder(Task(m, task.space), t) for m, t in zip(refits, ensembles, strict=True) if t is not None]
         if len(encoders) < len(refits):
             return None
-        probes = [numbers_to_try(task, i) for i in range(len(task.space))]
-        pooled: list[list[Floats]] = [[] for _ in task.space]
-        for encoder in encoders:
-            told = encoder.thresholds(probes)
+        (probes, shared), pooled = _probed_numbers(task, inputs), list[list[Floats]]([] for _ in task.space)
+        # the first listed models are those of the search; they may have read the probes along with the inputs
+        read: tuple[Floats, ...] = task.once("refits/leaves", tuple)
+        for number, encoder in enumerate(encoders):
+            told = encoder.thresholds(probes, shared, read[number][len(inputs) :] if len(read) > number else None)
             if told is None:
                 return None
             for i, some in enumerate(told):
@@ -227,6 +232,35 @@ def towards(sums: Floats, wanted: int) -> Floats:
     return np.asarray(sums[..., wanted] - np.delete(sums, wanted, axis=-1).max(axis=-1))
 
 
+def _probed_numbers(task: Task, inputs: Floats) -> tuple[list[Floats], list[Bools]]:
+    """Numbers of each feature that are encoded to see how it reaches the trees, and which are there for all inputs."""
+    found, common = [], []
+    for i, feature in enumerate(task.space):
+        own = np.unique(inputs[:, i][~np.isnan(inputs[:, i])])
+        tried = numbers_to_try(task, i) if feature.mutable or not len(own) else own
+        if feature.mutable and feature.listed is None and len(tried) < SPREAD:
+            between = np.linspace(tried[0], tried[-1], SPREAD)
+            count = np.rint((between - feature.anchor) / feature.step) if feature.step else between
+            tried = np.concatenate([tried, feature.on_grid(count) if feature.step else between])
+        found.append(np.unique(np.concatenate([tried, own])))
+        common.append(np.isin(found[-1], tried))
+    return found, common
+
+
+def _one_by_one(values: Sequence[Floats]) -> tuple[Floats, Indices]:
+    """Rows in which one feature has each of its values and the others their first, and which feature that is."""
+    of = np.repeat(np.arange(len(values)), [len(v) for v in values])
+    rows = np.tile([v[0] for v in values], (len(of), 1))
+    rows[np.arange(len(of)), of] = np.concatenate(values)
+    return rows, of
+
+
+def leaf_probes(task: Task, inputs: Floats) -> Floats:
+    """The inputs, and the rows that a refit has to encode for the table: who encodes all in one go may pass it on."""
+    values, _ = _probed_numbers(task, inputs)
+    return np.concatenate([inputs, _one_by_one(values)[0], _mixed_rows(values)[1]])
+
+
 class _Encoder:
     """How the numbers that one ensemble compares depend on the features: each on one of them, or the table gives up."""
 
@@ -235,13 +269,19 @@ class _Encoder:
         #: Whether the model reads cells as they are, so that columns are features.
         self.plain = offers(task.model, ReadsCells)
         self._mixed: Floats | None = None  # what the model makes of `_mixed_rows` of the last values
+        #: The feature of each column, its values that have been encoded, and what the model makes of them.
+        self._told: list[tuple[int, Floats, Floats]] = []
+        self._shared: Sequence[Bools] = ()  # which of these values do not depend on the inputs of the call
 
     def checks(self, rows: Floats) -> Floats:
         """Mixed rows of the last values as the model reads them."""
         return self.task.encoded(rows) if self._mixed is None else self._mixed
 
-    def columns(self, values: Sequence[Floats]) -> tuple[Integers, list[Floats]] | None:
-        """The feature that each column depends on, and its numbers for the values of that feature."""
+    def columns(self, values: Sequence[Floats], encoded: Floats | None = None) -> tuple[Integers, list[Floats]] | None:
+        """The feature that each column depends on, and its numbers for the values of that feature.
+
+        `encoded` is what the model makes of the rows that are asked about, if somebody knows.
+        """
         sizes = [len(v) for v in values]
         if self.plain:  # all features at once: row number i has value number i of each
             rows = np.stack([v[np.arange(max(sizes)) % len(v)] for v in values], axis=1)
@@ -249,11 +289,13 @@ class _Encoder:
             place = {name: i for i, name in enumerate(self.task.space.names)}
             owner = np.array([place[n] for n in names] if names else range(len(values)))
             return owner, [found[: sizes[f], c] for c, f in enumerate(owner)]
-        first, of = np.array([v[0] for v in values]), np.repeat(np.arange(len(values)), sizes)
-        rows = np.tile(first, (len(of), 1))
-        rows[np.arange(len(of)), of] = np.concatenate(values)
-        places, mixed = _mixed_rows(values)
-        encoded = self.task.encoded(np.concatenate([rows, mixed]))
+        (rows, of), (places, mixed) = _one_by_one(values), _mixed_rows(values)
+        if encoded is None and (known := self._known_columns(values)) is not None:
+            encoded = np.tile([numbers[0] for numbers in known], (len(of) + len(mixed), 1))
+            for c, ((f, *_), numbers) in enumerate(zip(self._told, known, strict=True)):
+                encoded[:, c] = np.concatenate([np.where(of == f, 0, numbers[0]), numbers[places[:, f]]])
+                encoded[: len(of)][of == f, c] = numbers
+        encoded = self.task.encoded(np.concatenate([rows, mixed])) if encoded is None else encoded
         found, self._mixed = self.trees.read(encoded), encoded[len(rows) :]
         found, told = found[: len(rows)], found[len(rows) :]
         differs = ~((found == found[:1]) | (np.isnan(found) & np.isnan(found[:1])))
@@ -262,22 +304,45 @@ class _Encoder:
         numbers = [found[of == f, c] for c, f in enumerate(owner)]
         expected = np.stack([numbers[c][places[:, f]] for c, f in enumerate(owner)], axis=1)
         same = np.isclose(expected, told, rtol=1e-6, atol=1e-9, equal_nan=True).all()
-        return (owner, numbers) if same and (depends.sum(axis=0) <= 1).all() else None
+        if not same or (depends.sum(axis=0) > 1).any():
+            return None
+        self._told = self._told or [(f, values[f], encoded[: len(of)][of == f, c]) for c, f in enumerate(owner)]
+        return owner, numbers
 
-    def thresholds(self, probes: Sequence[Floats]) -> list[Floats] | None:
-        """The thresholds of each feature in its own units, as far as they can be told."""
-        known = self.columns(probes)
+    def _known_columns(self, values: Sequence[Floats]) -> list[Floats] | None:
+        """What the model makes of values, column by column, from what is told; None if it must be asked."""
+        if not self._told or any(np.isnan(v[-1]) for v in values):
+            return None
+        found = []
+        for f, at, seen in self._told:
+            place = np.minimum(np.searchsorted(at, values[f]), len(at) - 1)
+            same = at[place] == values[f]
+            if same.all() or (seen == at).all():  # a column of the table as it is must stay so to the last bit
+                found.append(seen[place] if same.all() else values[f])
+                continue
+            first, *_, last = np.flatnonzero(self._shared[f])
+            slope = (seen[last] - seen[first]) / (at[last] - at[first])
+            if not (np.abs(seen[first] + (at - at[first]) * slope - seen) <= STRAIGHT * np.abs(seen).max()).all():
+                return None
+            found.append(np.where(same, seen[place], seen[first] + (values[f] - at[first]) * slope))
+        return found
+
+    def thresholds(
+        self, probes: Sequence[Floats], shared: Sequence[Bools], encoded: Floats | None = None
+    ) -> list[Floats] | None:
+        """The thresholds of each feature in its own units, as far as the probes that are shared by all rows tell."""
+        known, self._shared = self.columns(probes, encoded), shared
         if known is None:
             return None
         found: list[list[Floats]] = [[] for _ in probes]
         for c, (f, numbers) in enumerate(zip(*known, strict=True)):
-            asked = self.trees.threshold[self.trees.column == c]
-            rises = np.diff(numbers)
+            asked, at = self.trees.threshold[self.trees.column == c], probes[f][shared[f]]
+            rises = np.diff(numbers := numbers[shared[f]])
             if self.plain:
                 found[f].append(asked)
             elif len(rises) and ((rises > 0).all() or (rises < 0).all()):  # between the probes it is taken as straight
                 order = slice(None, None, 1 if rises[0] > 0 else -1)
-                back = np.interp(asked, numbers[order], probes[f][order], left=np.nan, right=np.nan)
+                back = np.interp(asked, numbers[order], at[order], left=np.nan, right=np.nan)
                 found[f].append(back[~np.isnan(back)])
         return [np.concatenate([np.empty(0), *some]) for some in found]
 

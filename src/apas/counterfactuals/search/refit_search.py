@@ -30,6 +30,7 @@ LADDER = (5.0, 4.0, 3.0, 2.5, 2.0, 1.65, 1.3)
 RUNGS = (8.0, 7.5, 7.0, 6.5, 6.0, 5.6, 5.2, 4.9, 4.6, 4.3, 4.0, 3.8, 3.6, 3.4, 3.2, 3.0, 2.6, 2.2, 1.8, 1.4)
 #: The same for the margin of one model, in units of the median margin of known rows of the class.
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+SAVES = 0.05  # a row of the path costs so much less than the one before: each might fail where the next does not
 BEAM, STEPS, PATIENCE = 8, 30, 2  # states kept, steps at most, and steps after the last gain
 EACH = 1  # values per feature that a state hands on
 CLIMB = 12  # moves towards a safer row than any that is known
@@ -130,10 +131,13 @@ class RefitSearch:
         """Whether the time of the call is up."""
         return time.monotonic() > self.grid.search.task.deadline
 
-    def path(self, demands: Sequence[Demand], starts: Integers, rungs: Sequence[Demand] = ()) -> Floats:
+    def path(
+        self, demands: Sequence[Demand], starts: Integers, rungs: Sequence[Demand] = (), saves: float = 1e-9
+    ) -> Floats:
         """Rows from the safest to the cheapest: for each demand the cheapest that was met, if cheaper than the last.
 
         The search is for `demands`; `rungs`, which may lie closer, are looked for among all rows that it came across.
+        Each row costs less than the one before by the part `saves` at least.
         """
         self.look([self.grid.start, *starts])
         begins = [*starts, *self._climb(demands[0], starts)]
@@ -147,7 +151,7 @@ class RefitSearch:
                 better = self._polish(last[1], demand)
                 self.look([better])
                 last = (self._cost(better), better)
-        return self._cheapest_met(rungs or demands)
+        return self._cheapest_met(rungs or demands, saves)
 
     def _climb(self, demand: Demand, starts: Sequence[Indices] | Integers) -> list[Indices]:
         """States on the way from the safest start to a safer one, where no start is safe enough."""
@@ -162,7 +166,7 @@ class RefitSearch:
             self.look([state])
         return found
 
-    def _cheapest_met(self, rungs: Sequence[Demand]) -> Floats:
+    def _cheapest_met(self, rungs: Sequence[Demand], saves: float) -> Floats:
         """For each rung the cheapest of all rows that were looked at which meets it, if cheaper than those before."""
         states = np.array([np.frombuffer(key, dtype=self.grid.start.dtype) for key in self.known])
         costs, sweeps = np.array([self.grid.costs(s) for s in states]), np.stack(list(self.known.values()), axis=1)
@@ -171,7 +175,7 @@ class RefitSearch:
         for rung in rungs:
             met = np.where(rung.slack(sweeps) >= 0, costs, np.inf)
             at, move = divmod(int(met.argmin()), met.shape[1])
-            if met[at, move] < cheapest * (1 - 1e-9):
+            if met[at, move] < cheapest * (1 - saves):
                 kept.append(self.grid.point(self.grid.moved(states[at], move)))
                 cheapest = met[at, move]
         return np.array(kept).reshape(len(kept), len(self.grid.start))
@@ -296,5 +300,6 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
         demands = rungs = [Demand(None, part * size) for part in MARGINS]
     if all_accept or unanimous:
         demands, rungs = [*demands, Demand(None)], [*([] if unanimous else rungs), Demand(None)]
-    rows = looking.path(demands, states, rungs)
+    # where all is proved, nothing can fail
+    rows = looking.path(demands, states, rungs, 1e-9 if all_accept or unanimous else SAVES)
     return rows[task.valid(rows, search.target)] if len(rows) else rows

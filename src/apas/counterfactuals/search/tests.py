@@ -37,6 +37,7 @@ KEPT = 800  # how many of the draws that do worst at a point are kept to look at
 HELD = 64_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
 SEEN = 4_000_000  # so many margins are held at a time
 FEW = 1000  # fewer draws than this leave the worst shift of all much worse than the worst that was drawn
+REMEMBERED = 16  # points whose margins are remembered: one of them is likely to be asked about next
 TOGETHER = 256  # points that are looked at together
 #: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
 CAUTION = 2.0
@@ -89,6 +90,10 @@ class BoundSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
 
+    def alone(self) -> BoundSearchTest | None:
+        """The test of offers by themselves; None if no tolerance is asked of them."""
+        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
+
 
 @dataclass(frozen=True)
 class DrawnSearchTest:
@@ -129,15 +134,15 @@ class DrawnSearchTest:
         )
 
     def _margins(self, points: Floats) -> Floats:
-        """Margins on all models, shape (models, points); those of the last single point are remembered."""
+        """Margins on all models, shape (models, points); those of the last few points are remembered one by one."""
         key = points.tobytes()
         if key in self._seen:
             return self._seen[key]
         margins = self.test.margins_on(self.models, points, self.target, self.origin)
         margins = np.where(np.isnan(margins), -np.inf, margins) if np.isnan(margins.sum()) else margins
-        if len(points) == 1:
+        if len(points) <= REMEMBERED:
             self._seen.clear()
-            self._seen[key] = margins
+            self._seen.update((point.tobytes(), margins[:, i : i + 1]) for i, point in enumerate(points))
         return margins
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
@@ -160,6 +165,10 @@ class DrawnSearchTest:
     def with_more_slack(self, more: float) -> DrawnSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
+
+    def alone(self) -> DrawnSearchTest | None:
+        """The test of offers by themselves; None if no tolerance is asked of them."""
+        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None, _seen={})
 
 
 def smallest_margins(blocks: Iterable[Floats], count: int) -> Floats:
@@ -268,7 +277,7 @@ class CertifyingTest:
 
     def decided(self, question: Question, stream: Stream) -> list[Certificate]:
         """What the method says."""
-        return decide(question, self.method, stream)
+        return list(decide(question, self.method, stream))
 
     def for_search(self, target: Any, delta: float, rank: int = 0, origin: Floats | None = None) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""

@@ -98,7 +98,7 @@ class BetaRce:
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """The nearest row itself if it passes, else that of the first shell in which one does."""
-        task, least = search.task, self.least_accepted()
+        task, least = search.task, self.least_accepted() or 0
         margins = task.once("betarce", lambda: RefitMargins(task, self.refits[: self.models]))
         start = nearest_row(search)
         if start is None:

@@ -67,8 +67,8 @@ def draw_back(search: Search, test: Criterion, row: Floats) -> Floats:
     space, x = search.task.space, np.repeat(search.input[None], len(WAY), axis=0)
     fixed = np.array([f.kind in ("categorical", "binary") for f in space])
     ways = space.snapped(np.where(fixed, row, x + WAY[:, None] * (row - x)), x)
-    fine = [search.is_different(w) and bool((w != search.input).any()) for w in ways]
-    fine &= search.task.valid(ways, search.target) & (np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
+    fine = search.task.valid(ways, search.target) & (np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
+    fine &= np.array([search.is_different(w) and bool((w != search.input).any()) for w in ways])
     return np.asarray(ways[np.flatnonzero(fine)[0]]) if np.any(fine) else row
 
 

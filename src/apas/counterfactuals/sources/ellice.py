@@ -92,4 +92,4 @@ def _ellipsoid(task: Task, ridge: float) -> tuple[Any, Floats]:
     rows = last_layer_rows(net, task.encoded(task.background))
     scores = rows @ np.append(net.weights[-1][:, 0], net.biases[-1][0])
     hessian = (rows.T * slope(scores)) @ rows / len(rows) + ridge * np.eye(rows.shape[1])
-    return net, np.linalg.cholesky(hessian)
+    return net, np.asarray(np.linalg.cholesky(hessian), dtype=np.float64)

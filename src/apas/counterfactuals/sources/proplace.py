@@ -119,7 +119,7 @@ class _Hull:
                 best, width = step, min(WIDEST, 2 * width)
             elif (width := width / 3) < NARROWEST:
                 break
-        return best
+        return np.asarray(best)
 
     def _program(self, at: Floats, slopes: Floats, worst: float, width: float) -> Floats | None:
         """The cheapest weights near others for which the worst case is at least 0 if it is linear."""
@@ -148,4 +148,4 @@ def _settled(hull: _Hull, test: Criterion, weights: Floats) -> Floats:
     ways = weights + BACK[:, None] * (np.eye(len(weights))[0] - weights)
     rows = hull.problem.numbers(ways @ hull.corners)
     fine = (test.slacks(rows) >= 0) & search.task.valid(rows, search.target)
-    return rows[fine & np.array([search.is_different(row) for row in rows])][:1]
+    return np.asarray(rows[fine & np.array([search.is_different(row) for row in rows])][:1])

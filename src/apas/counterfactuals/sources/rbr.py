@@ -31,14 +31,14 @@ class Rbr:
 
     Parameters
     ----------
-    extra : float, default 1.0
+    epsilon : float, default 1.0
+        How far each Gaussian may move, in Wasserstein distance; the authors' program varies it from 0 to 1.
+    extra : float, default 0.2
         The paper's delta_plus: how much larger the ball is than the l1 distance of the boundary.
     samples, radius : int and float, default 200 and 0.2
         Points around the boundary that the model labels, and how far they lie, in units of the ranges.
     sigma : float, default 1.0
         Width of the Gaussians.
-    refused, accepted : float, default 1.0
-        The paper's epsilons: how far refused and accepted Gaussians may move.
     steps : int, default 500
         Of the descent; each goes by 1 / sqrt(1000) of the gradient, as published.
 
@@ -51,25 +51,25 @@ class Rbr:
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> found = apas.generate(net, [[0.2, 0.3]], 0, space=space, background=[[2.0, 2.0]], source=Rbr(extra=0.2), rng=0)
+    >>> found = apas.generate(net, [[0.2, 0.3]], 0, space=space, background=[[2.0, 2.0]], source=Rbr(), rng=0)
     >>> bool(1 < found.numbers.sum() < 1.5)
     True
     """
 
-    extra: float = 1.0
+    epsilon: float = 1.0
+    extra: float = 0.2
     samples: int = 200
     radius: float = 0.2
     sigma: float = 1.0
-    refused: float = 1.0
-    accepted: float = 1.0
     steps: int = 500
     ordered: ClassVar[bool] = True
-    knob: ClassVar[tuple[str, tuple[float, ...]]] = ("extra", (0.2, 0.5, 1.0))
+    knob: ClassVar[tuple[str, tuple[float, ...]]] = ("epsilon", (0.0, 0.5, 1.0))
 
     def __post_init__(self) -> None:
-        for name in ("radius", "sigma", "refused", "accepted"):
+        for name in ("radius", "sigma"):
             check_number(getattr(self, name), name, "Rbr", above=0.0)
-        check_number(self.extra, "extra", "Rbr", least=0.0)
+        for name in ("epsilon", "extra"):
+            check_number(getattr(self, name), name, "Rbr", least=0.0)
         for name in ("samples", "steps"):
             check_integer(getattr(self, name), name, "Rbr", least=1)
 
@@ -96,8 +96,8 @@ class Rbr:
     def _descend(self, problem: SmoothProblem, start: Floats, hit: Floats, missed: Floats) -> Floats:
         size = problem.at.size
         far = float(np.sqrt(size)) * 2 + self.radius
-        likely = _grid_of_distances(far, size, self.sigma, self.refused, pessimistic=False)
-        least = _grid_of_distances(far, size, self.sigma, self.accepted, pessimistic=True)
+        likely = _grid_of_distances(far, size, self.sigma, self.epsilon, pessimistic=False)
+        least = _grid_of_distances(far, size, self.sigma, self.epsilon, pessimistic=True)
         limit, at = float(np.abs(start - problem.start).sum()) + self.extra, start
         best, idle = np.inf, 0
         for _ in range(self.steps):

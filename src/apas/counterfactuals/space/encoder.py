@@ -12,6 +12,7 @@ import itertools
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -129,13 +130,21 @@ class Coding:
         """Names of the columns, those of levels as pandas and scikit-learn would call them."""
         return tuple(name for f in self.features for name in _names(f))
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether the model sees the numbers as they are in the table."""
         return self.scale is None and all(f.code == "number" and _own_numbers(f) for f in self.features)
 
+    @cached_property
+    def _lines(self) -> tuple[Floats, Floats] | None:
+        """What is subtracted from numbers, and what they are divided by then, if no feature has levels."""
+        levels = any(f.code != "number" or f.is_level for f in self.features)
+        return None if levels else tuple(np.array(self.lines).reshape(-1, 2).T)  # type: ignore[return-value]
+
     def encode(self, rows: Floats) -> Floats:
         """Numbers per cell (see `FeatureSpace`) as the columns of the model."""
+        if self._lines is not None:
+            return np.asarray((rows - self._lines[0]) / self._lines[1])
         found = np.empty((len(rows), self.n_columns))
         for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
             found[:, part] = self._code_cells(i, feature, rows[:, i])

@@ -116,11 +116,12 @@ class RivalPushes(_PushedLayers):
             z = self.first[0] if i == 0 else inputs[-1] @ self.layers[i].middle + self.layers[i].bias
             arguments.append(z)
             inputs.append(activate(name, z.copy()))
-        goal, last, pushes = self.objective, len(self.names) - 1, list[Floats]()
-        for i in range(last, -1, -1):
-            enters = goal.lin - goal.rho * np.sign(inputs[-1]) if i == last else slope @ self.layers[i + 1].middle.T
-            slope = enters * derivative(self.names[i], arguments[i])
+        goal, pushes = self.objective, list[Floats]()
+        slope = goal.lin - goal.rho * np.sign(inputs[-1])
+        for i in range(len(self.names) - 1, -1, -1):
+            slope = slope * derivative(self.names[i], arguments[i])
             pushes.insert(0, -np.sign(slope))
+            slope = slope @ self.layers[i].middle.T if i else slope
         inputs = inputs[:1]
         for i, (name, push) in enumerate(zip(self.names, pushes, strict=True)):
             middle, spread = self._reached_ranges(i, inputs[-1])

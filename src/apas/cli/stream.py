@@ -1,0 +1,232 @@
+"""Runs over any number of rows: block by block into one file, and on from there when they were stopped.
+
+While a run goes on its lines stand in FILE.part, and what was asked in FILE.run. A line that is whole is never computed
+again; one that was cut off is. At the end a last line seals the file, and it gets its name in one step. So whatever
+ends a run at whatever moment, `--resume` gives the file that an unbroken run gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from apas._atomic import write_text
+from apas.cli.output import STREAMED, print_line, print_note
+from apas.contracts.certificate_file import checked_seal, line_parts, load_certificates, raw_lines, stored_blocks
+from apas.display.progress import Progress
+from apas.errors import InputError
+
+
+class BlockSource(Protocol):
+    """Rows that come in blocks."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def blocks(self, size: int, start: int) -> Iterator[Any]:
+        """The rows from number `start` on, so many at a time."""
+
+
+class StoredRows:
+    """The rows of a certificate file; one in JSON is read as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.is_lines = path, path.suffix.lower() in STREAMED
+        self.certificates = None if self.is_lines else load_certificates(path)
+
+    def __len__(self) -> int:
+        return len(self.certificates) if self.certificates is not None else int(checked_seal(self.path)["rows"])
+
+    def blocks(self, size: int, start: int) -> Iterator[Any]:
+        """The certificates of the rows from number `start` on, so many at a time."""
+        if self.certificates is not None:
+            yield from (self.certificates[a : a + size] for a in range(start, len(self.certificates), size))
+            return
+        for stored in stored_blocks(self.path, size, start):
+            if stored.certificates is None:
+                raise InputError(f"{self.path} holds the largest shifts of rows but no certificates to audit.")
+            yield stored.certificates
+
+
+class BlockLines(NamedTuple):
+    """The lines about a block, below the first line of the file, and what else is to be said."""
+
+    top: str
+    lines: bytes
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BlockJob:
+    """What is asked about every block; it travels to each worker once."""
+
+    ask: Callable[..., Any]
+    write: Callable[[Any, int], tuple[str, bytes]]
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, start: int, block: Any) -> BlockLines:
+        """The lines about the rows of a block, whose first is number `start`."""
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            found = self.ask(block, **self.given)
+        told = [str(warning.message) for warning in heard if type(warning.message).__module__.startswith("apas")]
+        return BlockLines(*self.write(found, start), tuple(dict.fromkeys([*told, *getattr(found, "notes", ())])))
+
+
+def run_block(job: BlockJob, start: int, block: Any) -> BlockLines:
+    """What a worker does."""
+    return job(start, block)
+
+
+def write_certificates(found: Any, start: int) -> tuple[str, bytes]:
+    """Certificates, or largest shifts, as a certificate file has them."""
+    top, *lines = line_parts(found)
+    return top.decode().removesuffix("\n"), b"".join(lines)
+
+
+def write_rows(found: Any, start: int) -> tuple[str, bytes]:
+    """What `to_dict` says of each row; above what it says of all, whichever rows there are."""
+    told = found.to_dict()
+    entries = told.pop(found.ROWS)
+    for entry in entries:
+        if isinstance(entry.get("input"), int):  # counted from the first row of the block
+            entry["input"] += start
+    top = {key: value for key, value in told.items() if key not in ("ok", "summary", "notes", "points_digest")}
+    return json.dumps(top), "".join(f"{json.dumps(entry, allow_nan=False)}\n" for entry in entries).encode()
+
+
+class Journal:
+    """The lines of a run that goes on, and what was asked."""
+
+    def __init__(self, out: Path, question: dict[str, Any], *, resume: bool) -> None:
+        self.out, self.question = out, question
+        self.part, self.run = (out.with_name(out.name + end) for end in (".part", ".run"))
+        self.digest, self.count, self.is_done, self.counts = hashlib.sha256(), -1, False, Counter[str]()
+        self.seed: int = question["seed"]
+        self._word = re.compile(rf'"{question["counts"]}": "(\w+)"'.encode())  # no text of a row has bare quotes
+        if resume and self.run.exists():
+            self._resume()
+        else:  # in this order: where there is a question, there are lines, unless the run has ended
+            self.run.unlink(missing_ok=True)
+            self.part.write_bytes(b"")
+            write_text(self.run, json.dumps(question))
+
+    def _resume(self) -> None:
+        known = json.loads(self.run.read_text())
+        other = [key for key in self.question if key != "seed" and known.get(key) != self.question[key]]
+        if other:
+            raise InputError(
+                f"`--resume` must go on with the question that was asked, but {other[0]} is not what it was; leave "
+                "`--resume` out to begin anew."
+            )
+        self.seed = known["seed"]
+        self.is_done = not self.part.exists()
+        if self.is_done:  # it was stopped when the file had its name
+            for line in islice(raw_lines(self.out), 1 + self.question["rows"]):
+                self._note(line)
+            return
+        whole, each = 0, self.question["lines"]
+        with self.part.open("rb") as file:
+            lines = file.readline()
+            # up to what was cut off, be it some of the lines about a row, or up to the seal
+            while lines.endswith(b"\n") and self.count < self.question["rows"]:
+                self._note(lines)
+                whole += len(lines)
+                some = list(islice(file, each))
+                lines = b"".join(some) if len(some) == each else b""
+        os.truncate(self.part, whole)
+
+    def _note(self, lines: bytes) -> None:
+        self.digest.update(lines)
+        self.count += lines.count(b"\n")
+        self.counts.update(word.decode() for word in self._word.findall(lines))
+
+    def add(self, written: BlockLines) -> None:
+        """Put the lines of a block on the disk."""
+        lines = written.lines if self.count >= 0 else f"{written.top}\n".encode() + written.lines
+        self._append(lines)
+        self._note(lines)
+
+    def _append(self, lines: bytes) -> None:
+        with self.part.open("ab") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def finish(self) -> None:
+        """Seal the file, and give it its name."""
+        if self.is_done:
+            self.run.unlink()
+            return
+        self._append(f"{json.dumps({'rows': self.count, 'digest': self.digest.hexdigest()})}\n".encode())
+        if self.out.suffix.lower() == ".parquet":
+            from apas.contracts.parquet import write_parquet
+
+            write_parquet(self.part, self.out)
+            self.part.unlink()
+        else:
+            os.replace(self.part, self.out)
+        self.run.unlink()
+
+
+def digest_of(path: Path | None) -> str | None:
+    """SHA-256 of the bytes of a file."""
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def stream(
+    make_job: Callable[[int], BlockJob],
+    source: BlockSource,
+    size: int,
+    out: Path,
+    question: dict[str, Any],
+    *,
+    resume: bool,
+    jobs: int | None,
+    dask: str | None,
+) -> Counter[str]:
+    """Ask about all blocks of the rows, write the file, and count what was said of them."""
+    from apas.cli.workers import answers_in_order
+
+    total = len(source)
+    if not total:
+        raise InputError("there are no rows to ask about; the file must hold some.")
+    try:
+        journal = Journal(out, {**question, "rows": total * question["lines"]}, resume=resume)
+    except OSError as error:
+        raise InputError(f"`--out` cannot be written: {error.strerror or error}.") from None
+    each = question["lines"]
+    start = max(0, journal.count) // each
+    if start:
+        print_note(f"{start} of {total} rows were there already.")
+    job, told = make_job(journal.seed), set[str]()
+    if not journal.is_done:
+        with Progress(total - start, "rows") as progress:
+            numbered = ((start + i * size, block) for i, block in enumerate(source.blocks(size, start)))
+            for written in answers_in_order(run_block, job, numbered, jobs, dask):
+                before = max(0, journal.count)
+                journal.add(written)
+                progress.advance((journal.count - before) // each)
+                for note in written.notes:
+                    if note not in told:
+                        print_note(f"note: {note}")
+                    told.add(note)
+    journal.finish()
+    counted = ", ".join(f"{n} {word}" for word, n in sorted(journal.counts.items()))
+    print_line(f"{total} rows{f': {counted}' if counted else ''}; written to {out}.")
+    return journal.counts

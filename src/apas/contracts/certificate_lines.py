@@ -1,0 +1,200 @@
+"""Rows of certificate files as lines of text, written and read in blocks.
+
+What makes it fast: the numbers of a block are written and read in one call, and what many rows say alike (nearly always
+their certificate) once. Read lines count only if writing their numbers again gives the same text, so that the digest of
+a file can be taken of the text. Whatever is unusual in a line takes the way that looks at each field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apas._fields import Fields
+from apas._typing import Floats
+from apas._validation import is_frame
+from apas.certification.results import AnswerColumn
+from apas.contracts.certified_model import Readings
+from apas.contracts.tables import finite_numbers, table_cells
+from apas.display.numbers import plain
+from apas.errors import InputError
+from apas.models.files.json import parse_json
+
+#: How many rows are written or read together.
+BLOCK = 4096
+_ENTRY = ("row", "values", "encoded", "input", "margins", "certificate", "max_shift")
+#: The line of an entry as `json.dumps` writes it, and as its digest has it: keys sorted, no spaces.
+_LINE = (
+    '{{"row": {}, "values": {}, "encoded": {}, "input": {}, "margins": {{"model": {}, "first_draw": {}}}, '
+    '"certificate": {}, "max_shift": {}}}'
+)
+_SORTED = (
+    '{{"certificate":{6},"encoded":{2},"input":{3},"margins":{{"first_draw":{5},"model":{4}}},"max_shift":{7},'
+    '"row":{0},"values":{1}}}'
+)
+_NUMBERS, _NUMBER, _OBJECT = r"\[[-+.\deE, ]+\]", r"[-+.\deE]+|null", r"null|\{.*\}"
+_PATTERN = re.compile(
+    rf'\{{"row": (-?\d+|"[^"\\]*"), "values": ({_NUMBERS}), "encoded": ({_NUMBERS}), "input": '
+    rf'(null|{_NUMBERS}), "margins": \{{"model": ({_NUMBER}), "first_draw": ({_NUMBER})\}}, "certificate": '
+    rf'({_OBJECT}), "max_shift": ({_OBJECT})\}}'
+)
+write_line = json.JSONEncoder(allow_nan=False).encode
+write_sorted = json.JSONEncoder(allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+
+
+class _Texts:
+    """Answers as texts, for a line and for the digest; what rows share is written once."""
+
+    def __init__(self, items: Sequence[Any] | None) -> None:
+        self.items, self.known = items, dict[int, tuple[str, str]]()
+
+    def of(self, rows: slice) -> list[tuple[str, str]]:
+        """The texts of some rows."""
+        if self.items is None:
+            return [("null", "null")] * (rows.stop - rows.start)
+        if not isinstance(self.items, AnswerColumn):
+            return [self._both(item) for item in self.items[rows]]
+        codes = self.items.codes[rows].tolist()
+        for code in dict.fromkeys(codes):
+            if code not in self.known:
+                self.known[code] = self._both(self.items.distinct[code])
+        return [self.known[code] for code in codes]
+
+    @staticmethod
+    def _both(item: Any) -> tuple[str, str]:
+        said = item.to_dict()
+        return write_line(said), write_sorted(said)
+
+
+def _row_texts(table: Any) -> tuple[list[str], list[str]]:
+    """The cells of each row as a list in a line, and in the digest."""
+    if not finite_numbers(table):
+        rows = table_cells(table)
+        return [write_line(row) for row in rows], [write_sorted(row) for row in rows]
+    texts = [f"[{row}]" for row in write_line(table_cells(table))[2:-2].split("], [")]
+    return texts, [text.replace(", ", ",") for text in texts]
+
+
+def entry_lines(found: Any, certificates: Any, radii: Any, readings: Readings) -> Iterator[tuple[list[str], list[str]]]:
+    """The entries of a file block by block: as lines, and as the texts that the digest is of."""
+    labels, texts = found._labels(), (_Texts(certificates), _Texts(radii))
+    for start in range(0, len(found), BLOCK):
+        rows = slice(start, min(start + BLOCK, len(found)))
+        some, told = found[rows], readings[rows]
+        names = [plain(label) for label in labels[rows]]
+        values = _row_texts(some.points)
+        # an array of a model without preprocessing is already in the model's units
+        same = not is_frame(some.points) and np.array_equal(some.points, told.encoded)
+        encoded = values if same else _row_texts(np.asarray(told.encoded))
+        none = ["null"] * len(names)
+        inputs = (none, none) if some.inputs is None else _row_texts(some.inputs)
+        margins = [
+            "null" if text == "NaN" else text for text in json.dumps(told.margins.ravel().tolist())[1:-1].split(", ")
+        ]
+        answers = [answer.of(rows) for answer in texts]
+        blocks = []
+        for layout, which, write in ((_LINE, 0, write_line), (_SORTED, 1, write_sorted)):
+            said = [[both[which] for both in answer] for answer in answers]
+            columns = (
+                map(write, names),
+                values[which],
+                encoded[which],
+                inputs[which],
+                margins[::2],
+                margins[1::2],
+                *said,
+            )
+            blocks.append(list(map(layout.format, *columns)))
+        yield blocks[0], blocks[1]
+
+
+class Distinct:
+    """Answers of a file, each that is another read once."""
+
+    def __init__(self, read: Callable[[Fields], Any]) -> None:
+        self.read, self.codes, self.items = read, dict[str, tuple[int, str]](), list[Any]()
+        self.by_digest: dict[str, int] = {}
+
+    def of_text(self, text: str, where: str) -> tuple[int, str]:
+        """The number of the answer that a text holds, -1 for null, and its text in the digest."""
+        if text not in self.codes:
+            self.codes[text] = self.of(parse_json(Path(where), text.encode(), finite=True), where)
+        return self.codes[text]
+
+    def of(self, content: Any, where: str) -> tuple[int, str]:
+        """The same for what was parsed."""
+        if content is None:
+            return -1, "null"
+        said = write_sorted(content)
+        if said not in self.by_digest:
+            # numbered only once it can be read
+            item = self.read(Fields.of(content, where))
+            self.by_digest[said] = len(self.items)
+            self.items.append(item)
+        return self.by_digest[said], said
+
+
+class Block(NamedTuple):
+    """Entries in columns; `certificates` and `radii` number those of `Distinct`, `texts` are for the digest."""
+
+    labels: list[Any]
+    values: list[Any]
+    encoded: Any
+    inputs: list[Any]
+    margins: Floats
+    certificates: list[int]
+    radii: list[int]
+    texts: list[str]
+
+
+def read_entries(entries: Sequence[Any], start: int, known: tuple[Distinct, Distinct]) -> Block:
+    """Entries that were parsed, the first of them number `start`; each field is looked at."""
+    found = Block([], [], [], [], np.empty((len(entries), 2)), [], [], [])
+    for i, content in enumerate(entries):
+        entry = Fields.of(content, f"certificates[{start + i}]").only(*_ENTRY)
+        margins = entry.inner("margins").only("model", "first_draw")
+        found.margins[i] = [math.nan if margins.is_null(k) else margins.number(k) for k in ("model", "first_draw")]
+        for column, key in ((found.labels, "row"), (found.values, "values"), (found.inputs, "input")):
+            column.append(entry.any(key))
+        found.encoded.append(entry.numbers("encoded"))
+        for column, key, read in zip(found[5:7], _ENTRY[5:], known, strict=True):
+            column.append(-1 if entry.is_null(key) else read.of(entry.inner(key).content, entry.name(key))[0])
+    return found
+
+
+def read_lines(lines: Sequence[str], start: int, known: tuple[Distinct, Distinct]) -> Block:
+    """Entries that stand in lines, the first of them number `start`."""
+    matches = [_PATTERN.fullmatch(line) for line in lines]
+    try:
+        parts = list(zip(*(match.groups() for match in matches), strict=True))  # type: ignore[union-attr]
+        return _read_numbers(parts, start, known)
+    except (AttributeError, ArithmeticError, ValueError, InputError):  # a line that is unusual, which need not be wrong
+        entries = [parse_json(Path(f"line {start + i}"), line.encode(), finite=True) for i, line in enumerate(lines)]
+        return read_entries(entries, start, known)._replace(texts=[write_sorted(entry) for entry in entries])
+
+
+def _read_numbers(parts: list[tuple[str, ...]], start: int, known: tuple[Distinct, Distinct]) -> Block:
+    """Entries whose cells are numbers; ValueError if these would be written in other words."""
+    columns = []
+    for texts in parts[:6]:
+        text = f"[{', '.join(texts)}]"
+        columns.append(json.loads(text))
+        if write_line(columns[-1]) != text:
+            raise ValueError(text[:20])
+    labels, values, encoded, inputs, *ends = columns
+    margins = np.array([[math.nan if end is None else float(end) for end in some] for some in ends]).T
+    answers = [
+        [read.of_text(text, f"certificates[{start + i}].{key}") for i, text in enumerate(texts)]
+        for texts, key, read in zip(parts[6:], _ENTRY[5:], known, strict=True)
+    ]
+    short = [[text.replace(", ", ",") for text in texts] for texts in parts[1:4]]
+    said = [[text for _, text in answer] for answer in answers]
+    whole = list(map(_SORTED.format, map(write_sorted, labels), *short, *parts[4:6], *said))
+    codes = [[code for code, _ in answer] for answer in answers]
+    return Block(labels, values, np.array(encoded, dtype=np.float64), inputs, margins, codes[0], codes[1], whole)
