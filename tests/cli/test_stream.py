@@ -285,9 +285,9 @@ def test_killed_at_some_moments(folder, unbroken):
 
 def killed_forks(folder, words, out, whole, kills, seed):
     """Kill runs at so many random moments; each begins with all modules loaded. How many ran to their end between."""
-    draw, ended = np.random.default_rng(seed), 0
+    draw, ended, length = np.random.default_rng(seed), 0, 1e9
     while kills:
-        child = os.fork()
+        began, child = time.monotonic(), os.fork()
         if not child:
             with open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), 1)
@@ -298,13 +298,13 @@ def killed_forks(folder, words, out, whole, kills, seed):
                 main()
             finally:
                 os._exit(9)  # `main` ends with an exit code by an exception
-        end = time.monotonic() + float(draw.uniform(0.05, 1.5))
+        end = began + length * float(draw.uniform(0.05, 1.0))
         while time.monotonic() < end and os.waitpid(child, os.WNOHANG) == (0, 0):
-            time.sleep(0.005)
+            time.sleep(0.002)
         if (folder / out).exists() and not (folder / f"{out}.run").exists():
             assert (folder / out).read_bytes() == whole
             (folder / out).unlink()
-            ended += 1
+            length, ended = min(length, time.monotonic() - began), ended + 1
         else:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -314,10 +314,10 @@ def killed_forks(folder, words, out, whole, kills, seed):
 
 @pytest.mark.validity
 def test_killed_at_a_hundred_moments(tmp_path):
-    """The runs are of forty blocks; one is begun anew whenever the one before has come to its end."""
+    """The runs are of ten blocks; one is begun anew whenever the one before has come to its end."""
     fill(tmp_path)
     draw = np.random.default_rng(5)
-    many = pd.DataFrame(draw.uniform(0, 1, (40 * 2048, 3)), columns=["income", "debt", "age"])
+    many = pd.DataFrame(draw.uniform(0, 1, (10 * 2048, 3)), columns=["income", "debt", "age"])
     many.to_csv(tmp_path / "many.csv", index=False)
     words = [sys.executable, "-m", "apas", *CERTIFY.split(), "--out"]
     subprocess.run([*words, "whole.jsonl"], cwd=tmp_path, check=True)
