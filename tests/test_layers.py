@@ -146,11 +146,11 @@ Calibration EllipsoidShifts NextUpdate calibrate_delta calibrate_offers
 ApasError Attack AuditReport Candidate CandidateSource Cascade Certificate Certificates Counterfactual
 Counterfactuals CuttingPlanes DataChange DerivedSeed Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves
 GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds IntervalNetwork JointShifts Ledger LinearBounds LinfShifts LpShifts
-MaxShift MaxShifts MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges ParametricModel Predictor
+MaxShift MaxShifts Menu MenuItem MenuStatus MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges ParametricModel Predictor
 Parameters Prototype Region RowRegion RefitBounds RefitReport RetrainedModels Roar RobustOptimum Sampling ShiftReport ShiftSet SparseShifts Status UnsafeFile
 Unsupported Verdict VerifyReport Wachter allowed_failures as_model audit certify citation datasets estimate_delta
-evaluate experiments generate load_certificates load_model max_shift measure_shift metrics output_range retrain robust_fraction
-sample_size save_certificates save_model stats theory verify write_report
+evaluate experiments generate load_certificates load_model max_shift measure_shift menu metrics output_range retrain robust_fraction
+sample_size save_certificates save_model stats theory verify write_letter write_report
 """
 
 

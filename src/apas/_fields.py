@@ -147,12 +147,14 @@ def as_number(value: Any) -> float | None:
 
 def as_json(value: Any) -> Any:
     """A setting as JSON has it: arrays and tuples as lists, keys as texts, an object in its own words."""
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [as_json(part) for part in value]
     if isinstance(value, Mapping):
         return {str(key): as_json(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(part) for part in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
     return value.tolist() if hasattr(value, "tolist") else value
 
 

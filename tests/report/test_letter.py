@@ -164,8 +164,10 @@ def test_in_a_browser_on_a_desk_a_phone_and_one_sheet_of_paper(tmp_path):
     many = apas.FeedForward([[[0.3]] * 12], [[-1.0]], feature_names=wide.names)
     rows = pd.DataFrame(np.full((1, 12), 0.1), columns=list(wide.names), index=["A-17"])
     several = apas.generate(many, rows, 0.01, space=wide, rng=0, k=3, tolerance={"feature number 3": 0.1})
+    long = apas.generate(many, rows, 0.01, space=wide, rng=0, tolerance=0.01)
+    pages = {"offer": offers(beyond=True), "hostile": hostile, "several": several, "long": long}
     with open_browser() as browser:
-        for name, found in (("offer", offers(beyond=True)), ("hostile", hostile), ("several", several)):
+        for name, found in pages.items():
             page_file = apas.write_letter(found, tmp_path / name, expires="2099-12-31", answer="approved")[0]
             page = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme="dark")
             complaints: list[str] = []

@@ -16,6 +16,7 @@ from apas.worst_case.regions import (
     least_margin_every,
     least_margin_trees,
     least_margins_drawn,
+    least_margins_linear,
     rounding_band,
 )
 
@@ -114,3 +115,20 @@ def test_trees_agree_with_brute_force_over_all_cells(kind):
             assert model.margin(box.rows(t)[None], 1)[0] < 0
         assert not (least < -1e-3 and found == 0)
     assert {1.0, -1.0} <= verdicts
+
+
+def test_linear_regions_side_by_side_equal_their_worst_corners():
+    rng = np.random.default_rng(4)
+    net = apas.FeedForward([rng.normal(size=(5, 1))], [[0.3]], threshold=0.4)
+    regions, expected, drawn = [], [], rng.uniform(-1, 1, (60, 6))
+    for wanted, delta, count in ((1, 0.1, 1), (0, 0.3, 2), (1, 0.05, 1)):
+        ways = rng.normal(size=(int(rng.integers(0, 4)), 5))
+        boxes = tuple(AffineBox(rng.normal(size=5), ways, np.zeros(len(ways))) for _ in range(count))
+        regions.append((boxes, [1e-12] * count, wanted, delta))
+        corners = np.array(list(itertools.product((0.0, 1.0), repeat=len(ways)))).reshape(2 ** len(ways), len(ways))
+        rows = np.vstack([box.rows(corners) for box in boxes])
+        expected.append(net.shifted_margins(rows, wanted, drawn, delta).min(axis=1))
+    found = least_margins_linear(net, regions, drawn)
+    np.testing.assert_allclose(found, np.stack(expected, axis=1), atol=1e-12)
+    wide = [(boxes, [1e9] * len(boxes), wanted, delta) for boxes, _, wanted, delta in regions]
+    assert not least_margins_linear(net, wide, drawn).any()  # within what rounding could do, nothing is known

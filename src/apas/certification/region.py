@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -24,7 +25,8 @@ from apas.display.numbers import exactly, plain
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import encoded_rows
 from apas.models.base import Described, Named, Raw, offers
-from apas.worst_case.regions import AffineBox
+from apas.models.feedforward import FeedForward
+from apas.worst_case.regions import AffineBox, rounding_band
 
 #: Ways to say what a number may be, relative to the row or by itself.
 AT_LEAST, AT_MOST, BETWEEN, ONE_OF = "at least", "at most", "between", "one of"
@@ -186,11 +188,18 @@ class ReadRegion:
     numbers: tuple[Span, ...]
     combinations: tuple[dict[str, Any], ...]
     names: tuple[str, ...]
+    _bands: dict[float, list[float]] = field(default_factory=dict, repr=False)
 
     def rows(self, places: Sequence[tuple[int, Floats]]) -> Any:
         """The rows at points of boxes, as a table like that of the row."""
         changed = [self.combinations[box] | self._cells(t) for box, t in places]
         return with_cells(self.table, self.names, changed)
+
+    def bands(self, net: FeedForward, radii: Floats, delta: float) -> list[float]:
+        """What a bound over each box can be off by, computed once for all draws; `radii` are those of one set."""
+        if delta not in self._bands:
+            self._bands[delta] = [rounding_band(net, box, radii, delta) for box in self.boxes]
+        return self._bands[delta]
 
     def _cells(self, t: Floats) -> dict[str, float]:
         each = ((s, s.low + float(x) * (s.high - s.low)) for s, x in zip(self.numbers, t, strict=True))
@@ -217,71 +226,110 @@ def one_row(points: Any, row: int) -> Any:
     return points.iloc[[row]] if is_frame(points) else points[row : row + 1]
 
 
-def with_cells(table: Any, names: Sequence[str], changed: Sequence[Mapping[str, Any]]) -> Any:
-    """Copies of the one line of a table, each with other cells."""
+def with_cells(table: Any, names: Sequence[str], changed: Sequence[Mapping[str, Any]], lines: Any = None) -> Any:
+    """Copies of lines of a table (of its one line unless told), each with other cells."""
+    lines = np.zeros(len(changed), dtype=int) if lines is None else lines
     if not is_frame(table):
-        rows = np.repeat(np.asarray(table), len(changed), axis=0)
+        rows = np.asarray(table)[lines]
         whole = rows.dtype.kind in "iub" and any(isinstance(v, float) for cells in changed for v in cells.values())
         rows = rows.astype(np.float64) if whole else rows
+        places = {name: place for place, name in enumerate(names)}
         for row, cells in zip(rows, changed, strict=True):
             for name, value in cells.items():
-                row[list(names).index(name)] = value
+                row[places[name]] = value
         return rows
     import pandas as pd
 
-    found = table.iloc[np.zeros(len(changed), dtype=int)].reset_index(drop=True)
+    found = table.iloc[lines].reset_index(drop=True)
     for name in dict.fromkeys(name for cells in changed for name in cells):
         column = table.columns[list(names).index(name)]
-        kind, own = table[column].dtype, table[column].iloc[0]
-        values = [cells.get(name, own) for cells in changed]
+        kind, own = table[column].dtype, table[column].tolist()
+        values = [cells.get(name, own[line]) for cells, line in zip(changed, lines, strict=True)]
         if kind.kind in "iu" and all(float(v).is_integer() for v in values):
             values = [int(v) for v in values]
         found[column] = pd.Categorical(values, dtype=kind) if hasattr(kind, "categories") else values
     return found
 
 
-def read_region(model: Any, points: Any, row: int, region: RowRegion, *, trusted: bool = False) -> ReadRegion:
-    """The region as the model reads it; refuse preprocessing that bends numbers.
+def read_region(model: Any, table: Any, region: RowRegion, *, trusted: bool = False) -> ReadRegion:
+    """The region of the one line of a table as the model reads it."""
+    return read_regions(model, table, [region], trusted=trusted)[0]
+
+
+def read_regions(model: Any, points: Any, regions: Sequence[RowRegion], *, trusted: bool = False) -> list[ReadRegion]:
+    """The regions of rows as the model reads them, in one go; refuse preprocessing that bends numbers.
 
     `trusted` leaves the looks at the preprocessing out, for searches that ask about many rows of one space.
     """
-    names, table = names_of(model, points), one_row(points, row)
-    moving = tuple(s for s in region.spans if s.side != ONE_OF and s.high > s.low)
-    still = {s.feature: s.low for s in region.spans if s.side != ONE_OF and s.high == s.low}
-    sets = [s for s in region.spans if s.side == ONE_OF]
-    if strange := [s.feature for s in region.spans if s.feature not in names]:
-        raise InputError(f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {names}.")
-    if int(np.prod([len(s.levels) for s in sets])) > COMBINATIONS:
-        raise InputError(f"`region` must have at most {COMBINATIONS} combinations of levels; leave some levels out.")
-    products = itertools.product(*(s.levels for s in sets))
-    chosen = [dict(zip([s.feature for s in sets], levels, strict=True)) for levels in products]
+    names = names_of(model, points)
+    plans = [_Corners.of(region, names, trusted) for region in regions]
     if not trusted:
         _check_straight(model)
-    # all numbers at their lower ends per combination of levels, then one after the other at its upper end, then probes
-    p, lows = len(moving), {s.feature: s.low for s in moving} | still
-    t = [np.zeros(p), *np.eye(p)]
-    if not trusted and p:
-        t += [f * e for e in np.eye(p) for f in PROBES] + list(np.random.default_rng(0).random((6, p)))
+    lines = np.repeat(np.arange(len(plans)), [len(plan.changed) for plan in plans])
+    table = with_cells(points, names, [cells for plan in plans for cells in plan.changed], lines)
+    encoded = encoded_rows(model, table)[1]
+    return [plan.read(encoded[lines == i], one_row(points, i), names, trusted) for i, plan in enumerate(plans)]
 
-    def cells(x: Floats) -> dict[str, float]:
-        return lows | {s.feature: s.low + float(v) * (s.high - s.low) for s, v in zip(moving, x, strict=True)}
 
-    changed = [c | lows for c in chosen] + [chosen[0] | cells(x) for x in t[1:]]
-    changed += [chosen[-1] | cells(x) for x in t[-3:]] if p else []
-    encoded = encoded_rows(model, with_cells(table, names, changed))[1]
-    corners, first = encoded[: len(chosen)], encoded[len(chosen) : len(chosen) + len(t) - 1]
-    ways = first[:p] - corners[0]
-    if not trusted and p:
-        straight = np.vstack([corners[0] + np.array(t[1:]) @ ways, corners[-1] + np.array(t[-3:]) @ ways])
-        scale = np.abs(encoded).max(axis=0) + np.abs(ways).sum(axis=0) + np.finfo(float).tiny
-        if (np.abs(encoded[len(chosen) :] - straight) > STRAIGHT * scale).any():
-            raise Unsupported(
-                "`region` needs numbers that enter the model along straight lines, but the preprocessing bends "
-                f"{', '.join(s.feature for s in moving)}; certify single rows, or leave these features out."
+@dataclass(frozen=True, eq=False)
+class _Corners:
+    """The rows by which a region is read.
+
+    All numbers at their lower ends per combination of levels, then one after the other at its upper end, then probes.
+    """
+
+    moving: tuple[Span, ...]
+    still: dict[str, float]
+    chosen: list[dict[str, Any]]
+    t: list[Floats]
+
+    @classmethod
+    def of(cls, region: RowRegion, names: Sequence[str], trusted: bool) -> _Corners:
+        moving = tuple(s for s in region.spans if s.side != ONE_OF and s.high > s.low)
+        still = {s.feature: s.low for s in region.spans if s.side != ONE_OF and s.high == s.low}
+        sets = [s for s in region.spans if s.side == ONE_OF]
+        if strange := [s.feature for s in region.spans if s.feature not in names]:
+            raise InputError(
+                f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {names}."
             )
-    steps = np.array([s.step / (s.high - s.low) if s.step else 0.0 for s in moving])
-    boxes = tuple(AffineBox(corner, ways, steps) for corner in corners)
-    return ReadRegion(boxes, table, moving, tuple(c | still for c in chosen), names)
+        if int(np.prod([len(s.levels) for s in sets])) > COMBINATIONS:
+            most = f"at most {COMBINATIONS} combinations of levels"
+            raise InputError(f"`region` must have {most}; leave some levels out.")
+        products = itertools.product(*(s.levels for s in sets))
+        chosen = [dict(zip([s.feature for s in sets], levels, strict=True)) for levels in products]
+        p = len(moving)
+        t = [np.zeros(p), *np.eye(p)]
+        if not trusted and p:
+            t += [f * e for e in np.eye(p) for f in PROBES] + list(np.random.default_rng(0).random((6, p)))
+        return cls(moving, still, chosen, t)
+
+    @cached_property
+    def changed(self) -> list[dict[str, Any]]:
+        """The cells of these rows that are not the row's own."""
+        lows = {s.feature: s.low for s in self.moving} | self.still
+
+        def cells(x: Floats) -> dict[str, float]:
+            return lows | {s.feature: s.low + float(v) * (s.high - s.low) for s, v in zip(self.moving, x, strict=True)}
+
+        found = [c | lows for c in self.chosen] + [self.chosen[0] | cells(x) for x in self.t[1:]]
+        return found + ([self.chosen[-1] | cells(x) for x in self.t[-3:]] if self.moving else [])
+
+    def read(self, encoded: Floats, table: Any, names: tuple[str, ...], trusted: bool) -> ReadRegion:
+        """What the model reads, from these rows in its units."""
+        p, t, count = len(self.moving), self.t, len(self.chosen)
+        corners, first = encoded[:count], encoded[count : count + len(t) - 1]
+        ways = first[:p] - corners[0]
+        if not trusted and p:
+            straight = np.vstack([corners[0] + np.array(t[1:]) @ ways, corners[-1] + np.array(t[-3:]) @ ways])
+            scale = np.abs(encoded).max(axis=0) + np.abs(ways).sum(axis=0) + np.finfo(float).tiny
+            if (np.abs(encoded[count:] - straight) > STRAIGHT * scale).any():
+                raise Unsupported(
+                    "`region` needs numbers that enter the model along straight lines, but the preprocessing bends "
+                    f"{', '.join(s.feature for s in self.moving)}; certify single rows, or leave these features out."
+                )
+        steps = np.array([s.step / (s.high - s.low) if s.step else 0.0 for s in self.moving])
+        boxes = tuple(AffineBox(corner, ways, steps) for corner in corners)
+        return ReadRegion(boxes, table, self.moving, tuple(c | self.still for c in self.chosen), names)
 
 
 def _check_straight(model: Any) -> None:

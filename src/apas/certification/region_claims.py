@@ -26,7 +26,16 @@ from apas.certification.certificate import (
     Witness,
 )
 from apas.certification.claims import Verdict, is_proof
-from apas.certification.region import ReadRegion, Region, RowRegion, cells_of, names_of, one_row, read_region
+from apas.certification.region import (
+    ReadRegion,
+    Region,
+    RowRegion,
+    cells_of,
+    names_of,
+    one_row,
+    read_region,
+    read_regions,
+)
 from apas.display.numbers import at_least, plain
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, Leaves, class_indices, offers
@@ -37,6 +46,7 @@ from apas.worst_case.regions import (
     least_margin_every,
     least_margin_trees,
     least_margins_drawn,
+    least_margins_linear,
     rounding_band,
 )
 
@@ -78,7 +88,7 @@ class AskedRegion:
     def read(self, model: Any) -> ReadRegion:
         """The region as a model reads it, once per model."""
         if id(model) not in self._read:  # beside the model itself, so that no other one gets its id
-            self._read[id(model)] = model, read_region(model, self.table, 0, self.region, trusted=self.trusted)
+            self._read[id(model)] = model, read_region(model, self.table, self.region, trusted=self.trusted)
         return self._read[id(model)][1]
 
     def on_model(self, model: Any, target: Any) -> RegionLook:
@@ -112,7 +122,7 @@ class AskedRegion:
         for number, box in enumerate(read.boxes):
             going = np.flatnonzero(~(found.margins <= 0) & ~np.isnan(found.margins))
             some = directions if len(going) == len(directions) else directions[going]
-            nets, band = DrawnNetworks.of(net, box, some, delta), rounding_band(net, box, question.radii, delta)
+            nets, band = DrawnNetworks.of(net, box, some, delta), read.bands(net, question.radii, delta)[number]
             found.keep_worse(going, least_margins_drawn(nets, box, wanted, band), number)
         return found
 
@@ -141,8 +151,10 @@ def check_regions(question: Any) -> None:
     if is_proof(method.claim(question)) and getattr(method, "name", "") != proves:
         way = f'method="{proves}", or ' if proves else ""
         raise Unsupported(f'{type(method).__name__} cannot speak of regions here; use {way}method="sampling".')
-    for i in range(len(question)):
-        question.regions[i].read(question.model)
+    # all of them at once: pipelines take as long for one row as for many
+    read = read_regions(question.model, question.points, [asked.region for asked in question.regions])
+    for asked, one in zip(question.regions, read, strict=True):
+        asked._read[id(question.model)] = question.model, one
 
 
 def _no_bounds(model: Any) -> str:
@@ -154,7 +166,14 @@ def _no_bounds(model: Any) -> str:
 
 def region_margins(question: Any, directions: Floats, rows: Indices) -> Floats:
     """Least margins of regions on the models drawn: above 0 proved, below 0 of a row, 0 open; (directions, rows)."""
-    found = [question.regions[i].on_draws(question, int(i), directions).margins for i in rows]
+    net, regions = question.network, [question.regions[i] for i in rows]
+    if question.listed is None and not net.activations and net.weights[0].shape[1] == 1 and len(rows):
+        read = [asked.read(question.model) for asked in regions]
+        deltas = question.delta[rows].tolist()
+        bands = [one.bands(net, question.radii, delta) for one, delta in zip(read, deltas, strict=True)]
+        about = zip([one.boxes for one in read], bands, question.wanted[rows].tolist(), deltas, strict=True)
+        return least_margins_linear(net, list(about), directions)
+    found = [asked.on_draws(question, int(i), directions).margins for asked, i in zip(regions, rows, strict=True)]
     return np.stack(found, axis=1) if found else np.empty((len(directions), 0))
 
 

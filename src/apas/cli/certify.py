@@ -92,7 +92,7 @@ def certify_command(
 
     common.check_outputs(model, rows, further, beyond, space)
     if further is not None:
-        given = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage}
+        given: dict[str, Any] = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage}
         given |= {"--confidence": confidence, "--time-limit": time_limit, "--test": test, "--seed": seeds.seed}
         given |= {"--derived": seeds.derived or None, "--bits": seeds.bits, "--region": region, "--beyond": beyond}
         _continue(model, further, samples, [name for name, value in given.items() if value is not None], common)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -53,10 +53,10 @@ def menu_command(
     how = pick_method(options.MethodName.sampling, coverage=coverage, confidence=confidence, samples=samples)
     net = layers.read(model)
     table, about = offers.read(net, rows)
-    chosen = {"features": None if features is None else split_words(features), "size": size, "time_limit": time_limit}
+    chosen: dict[str, Any] = {"features": None if features is None else split_words(features), "size": size}
     with workers(jobs, dask) as n_jobs:
-        claimed = {"shifts": movement.pick(), "method": how, "n_jobs": n_jobs, "rng": seed}
-        found = menu(net, table, delta, **about, **chosen, **claimed)
+        claimed: dict[str, Any] = {"shifts": movement.pick(), "method": how, "n_jobs": n_jobs, "rng": seed}
+        found = menu(net, table, delta, **about, **chosen, **claimed, time_limit=time_limit)
     if out is not None:
         write_out(out, found.to_html())
     if save is not None:

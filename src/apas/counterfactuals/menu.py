@@ -157,6 +157,9 @@ class Menu(RowResults[MenuItem]):
         return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><h1>Menu</h1>{table}</body></html>\n'
 
 
+_Known = dict[tuple[int, Features], MenuItem]  # by row and set, what was found or proved
+
+
 def menu(
     model: Any,
     X: Any,
@@ -222,11 +225,11 @@ def menu(
     seed = entropy_of(rng)
     call = {"shifts": shifts, "method": method, "distance": distance, "n_jobs": n_jobs, "background": background}
     call |= {"source": source, "tolerance": tolerance, "beyond": beyond}
-    asked = _Asked(net, bound, space, X, inputs, delta, targets, present, seed, call)
+    asked = _MenuQuestion(net, bound, space, X, inputs, delta, targets, present, seed, call)
     chosen = _features(space, features)
     until = np.inf if time_limit is None else time.monotonic() + time_limit
     sets = [s for n in range(min(check_size, len(chosen)), 0, -1) for s in itertools.combinations(chosen, n)]
-    known: dict[tuple[int, Features], MenuItem] = {}
+    known: _Known = {}
     for some in [chosen, *sets]:  # first of all at once
         _exclude(asked, some, known)
     shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
@@ -239,7 +242,7 @@ def menu(
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _MenuQuestion:
     """What all sets of a call share."""
 
     net: Model
@@ -302,14 +305,14 @@ def _all_of(feature: Feature, own: float) -> Span | None:
     return Span(feature.name, BETWEEN, float(low), float(high), step) if np.isfinite(high - low) else None
 
 
-def _settle(known: dict[tuple[int, Features], MenuItem], item: MenuItem, some: Features) -> None:
+def _settle(known: _Known, item: MenuItem, some: Features) -> None:
     """What leads nowhere leads nowhere by a part of it, either."""
     for n in range(1, len(some) + 1):
         for part in itertools.combinations(some, n):
             known.setdefault((item.row, part), replace(item, features=part))
 
 
-def _exclude(asked: _Asked, some: Features, known: dict[tuple[int, Features], MenuItem]) -> None:
+def _exclude(asked: _MenuQuestion, some: Features, known: _Known) -> None:
     """Note the rows that no change of some features can lead to the class, by a bound over all such rows."""
     for row in range(len(asked.inputs)):
         region = None if (row, some) in known or not some else asked.region(row, some)
@@ -325,9 +328,7 @@ def _exclude(asked: _Asked, some: Features, known: dict[tuple[int, Features], Me
             _settle(known, MenuItem(row, some, MenuStatus.UNREACHABLE, None, reason), some)
 
 
-def _ask(
-    asked: _Asked, some: Features, known: dict[tuple[int, Features], MenuItem], until: float
-) -> tuple[list[int], Counterfactuals] | None:
+def _ask(asked: _MenuQuestion, some: Features, known: _Known, until: float) -> tuple[list[int], Counterfactuals] | None:
     """Offers that change some features at most, for the rows of which that is not excluded, and which these are."""
     rows = [row for row in range(len(asked.inputs)) if (row, some) not in known]
     left = until - time.monotonic()
@@ -342,9 +343,7 @@ def _ask(
     return rows, generate(asked.net, asked.rows(rows), asked.delta_of(rows), **call)
 
 
-def _note(
-    asked: _Asked, some: Features, rows: list[int], found: Counterfactuals, known: dict[tuple[int, Features], MenuItem]
-) -> None:
+def _note(asked: _MenuQuestion, some: Features, rows: list[int], found: Counterfactuals, known: _Known) -> None:
     """Keep the offers that change some features at most; where there is none, what is proved, if anything is."""
     for row, offer, numbers in zip(rows, found, found.numbers, strict=True):
         if offer.is_found:
@@ -360,10 +359,10 @@ def _note(
             _settle(known, MenuItem(row, some, status, None, reason or offer.reason), some)
 
 
-def _fragile(asked: _Asked, row: int, some: Features, shifts: ShiftSet) -> str | None:
+def _fragile(asked: _MenuQuestion, row: int, some: Features, shifts: ShiftSet) -> str | None:
     """Why no allowed change of some features has the claim, if so many shifted models reject all of them."""
     region, place = asked.region(row, some), np.array([row])
-    options: dict[str, Any] = {"delta": asked.delta_of(place), "shifts": shifts, "method": asked.options["method"]}
+    options: dict[str, Any] = {"delta": asked.delta_of([row]), "shifts": shifts, "method": asked.options["method"]}
     if region is None or not np.all(options["delta"]):
         return None
     try:
@@ -394,9 +393,7 @@ def _does_as_well(one: MenuItem, other: MenuItem) -> bool:
     return set(one.features) < set(other.features) and (1 - CHEAPER) * one.cost <= other.cost
 
 
-def _menu(
-    asked: _Asked, sets: Sequence[Features], known: dict[tuple[int, Features], MenuItem], shifts: ShiftSet
-) -> Menu:
+def _menu(asked: _MenuQuestion, sets: Sequence[Features], known: _Known, shifts: ShiftSet) -> Menu:
     """The items of each row: offers by cost, without those of sets of which a part does as well; then the others."""
     items: list[MenuItem] = []
     for row in range(len(asked.inputs)):

@@ -29,6 +29,7 @@ from apas.counterfactuals.sources.rbr import Rbr
 from apas.counterfactuals.sources.rnce import Rnce
 from apas.counterfactuals.sources.roar import Roar
 from apas.counterfactuals.sources.robust_optimum import RobustOptimum
+from apas.counterfactuals.sources.spread_path import SpreadPath
 from apas.counterfactuals.sources.trex import TRex
 from apas.counterfactuals.sources.wachter import Wachter
 from apas.metrics.distance import l1, lof, share_changed
@@ -90,6 +91,7 @@ METHODS: Final[Mapping[str, LeagueMethod]] = {
     "consensus": LeagueMethod(lambda base, refits: Consensus(refits=_all_refits(refits)), on_refits=True),
     "RobustOptimum alone": LeagueMethod(lambda base, _: RobustOptimum(alone=True), on_refits=True, certified=True),
     "RobustOptimum": LeagueMethod(lambda base, _: RobustOptimum(), on_refits=True, certified=True),
+    "SpreadPath": LeagueMethod(lambda base, _: SpreadPath(), on_refits=True, certified=True),
 }
 
 

@@ -17,7 +17,7 @@ from apas.stats.proportions import clopper_pearson
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS = "RobustOptimum"
+OURS = "SpreadPath"  # the source that was tuned, and frozen before the other tables were run
 COVERAGE, CONFIDENCE = 0.95, 0.95  # of the certified offers, and of all intervals here
 RISK = 0.0005  # a claim of 95 % counts as shown to be false if so few judges accept that this is less likely
 RESAMPLES = 2000

@@ -42,22 +42,14 @@ def render_page(*, data: dict[str, Any], **parts: Any) -> str:
     """The whole page as text."""
     jinja = require("jinja2", feature="write_report", extra="report")
     offline = require("plotly.offline", feature="write_report", extra="report")
-    env = jinja.Environment(
-        autoescape=True,
-        finalize=lambda value: for_xml(value) if type(value) is str else value,  # what is safe is no plain text
-        undefined=jinja.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    scripts = _script(offline.get_plotlyjs()), _script(_own("page.js"))
+    scripts = _script(offline.get_plotlyjs()), _script(own_file("page.js"))
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     embedded = json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
     safe = jinja.utils.markupsafe.Markup
     return str(
-        env.from_string(_own("page.html")).render(
+        template_of(own_file("page.html"), feature="write_report").render(
             **parts,
-            style=safe(_own("style.css")),
+            style=safe(own_file("style.css")),
             library=safe(scripts[0]),
             script=safe(scripts[1]),
             data=safe(embedded),
@@ -68,7 +60,22 @@ def render_page(*, data: dict[str, Any], **parts: Any) -> str:
     )
 
 
-def _own(name: str) -> str:
+def template_of(text: str, *, feature: str) -> Any:
+    """A template, in a sandbox, that escapes what it inserts and knows no other files."""
+    jinja, sandbox = (require(name, feature=feature, extra="report") for name in ("jinja2", "jinja2.sandbox"))
+    env = sandbox.ImmutableSandboxedEnvironment(
+        autoescape=True,
+        finalize=lambda value: for_xml(value) if type(value) is str else value,  # what is safe is no plain text
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return env.from_string(text)
+
+
+def own_file(name: str) -> str:
+    """The text of a file of this package."""
     return (files("apas.report") / name).read_text(encoding="utf-8")
 
 

@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from apas._atomic import write_text
 from apas._optional import require
-from apas._sanitise import for_xml, shown
+from apas._sanitise import shown
 from apas._validation import is_path
 from apas.certification.region import AT_LEAST, AT_MOST, ONE_OF, RowRegion, Span, cells_of, names_of
 from apas.certification.results import Certificates
@@ -22,14 +23,15 @@ from apas.counterfactuals.menu import Menu, MenuStatus
 from apas.counterfactuals.result import Counterfactuals, differ
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
+from apas.report.api import own_file, template_of
 from apas.report.headline import capital
 
-#: Options and sentences about what is not enough that fit on a page; of more the page says how many there are.
-OPTIONS, EXCLUDED = 3, 5
+#: Options, lines of them all, and sentences about what is not enough that fit on a page; of more it says how many.
+OPTIONS, LINES, EXCLUDED = 3, 9, 5
 
 
 @dataclass(frozen=True)
-class Change:
+class NeededChange:
     """One line of an option: what a feature is called, what it is now, and what it has to be."""
 
     name: str
@@ -39,12 +41,12 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Option:
+class LetterOption:
     """One way to the answer, and what is promised about it."""
 
     code: str
     answer: str
-    changes: tuple[Change, ...]
+    changes: tuple[NeededChange, ...]
     several: bool  # whether every value within limits is meant, rather than single values
     shown: str
     details: str
@@ -103,8 +105,7 @@ def write_letter(
     >>> "at least" in pages[0].read_text(encoding="utf-8")
     True
     """
-    jinja = require("jinja2", feature="write_letter", extra="report")
-    sandbox = require("jinja2.sandbox", feature="write_letter", extra="report")
+    require("jinja2", feature="write_letter", extra="report")
     place, called = _folder(folder), _names(names)
     for value, what in ((answer, "answer"), (sender, "sender")):
         if value is not None and not isinstance(value, str):
@@ -115,34 +116,28 @@ def write_letter(
         offers = offers.offers
     today = datetime.now(UTC).date().isoformat()
     parts, owners, last = checked_promises(offers, references, expires, today)
-    options: dict[str, list[Option]] = {}
+    options: dict[str, list[LetterOption]] = {}
     certificates = certificates_of(offers)
     for i, (part, owner) in enumerate(zip(parts, owners, strict=True)):
         if part is not None:
             options.setdefault(owner, []).append(_option(certificates, i, part, called, answer))
-    # what a template gets are texts, truth values, lists and mappings: nothing that could do anything
-    env = sandbox.ImmutableSandboxedEnvironment(
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        finalize=lambda value: for_xml(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     pages = []
     for owner, own in options.items():
+        lines = np.cumsum([len(option.changes) for option in own])
+        fitting = max(1, min(OPTIONS, int(np.count_nonzero(lines <= LINES))))
+        # what a template gets are texts, truth values, lists and mappings: nothing that could do anything
         letter = {
             "reference": owner,
             "issued": today,
             "expires": last,
             "sender": sender,
-            "limits": all(option.several for option in own[:OPTIONS]),
-            "options": [asdict(option) for option in own[:OPTIONS]],
-            "more_options": len(own[OPTIONS:]),
+            "limits": all(option.several for option in own[:fitting]),
+            "options": [asdict(option) for option in own[:fitting]],
+            "more_options": len(own[fitting:]),
             "excluded": excluded.get(owner, [])[:EXCLUDED],
             "more_excluded": len(excluded.get(owner, [])[EXCLUDED:]),
         }
-        text = _rendered(env, _template(template), letter)
+        text = _rendered(_template(template), letter)
         pages.append(place / f"letter-{own[0].code.replace('-', '').lower()}.html")
         try:
             place.mkdir(exist_ok=True)
@@ -152,17 +147,17 @@ def write_letter(
     return pages
 
 
-def _rendered(env: Any, text: str, letter: dict[str, Any]) -> str:
+def _rendered(text: str, letter: dict[str, Any]) -> str:
     """The page of a letter."""
     try:
-        return str(env.from_string(text).render(letter=letter))
+        return str(template_of(text, feature="write_letter").render(letter=letter))
     except Exception as error:  # noqa: BLE001  (whatever the expressions of a template may raise)
         raise InputError(f"`template` cannot be used: {type(error).__name__}: {shown(str(error))}.") from None
 
 
 def _template(path: str | os.PathLike[str] | None) -> str:
     if path is None:
-        return (files("apas.report") / "letter.html").read_text(encoding="utf-8")
+        return own_file("letter.html")
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, TypeError, UnicodeDecodeError) as error:
@@ -203,14 +198,16 @@ def _of_menu(
     return (None if references is None else [labels[offer.row] for offer in menu.offers]), excluded
 
 
-def _option(certificates: Certificates, i: int, part: Promise, called: Mapping[str, str], answer: str | None) -> Option:
+def _option(
+    certificates: Certificates, i: int, part: Promise, called: Mapping[str, str], answer: str | None
+) -> LetterOption:
     certificate, names = certificates[i], names_of(certificates.model, certificates.points)
     if certificates.feature_names is not None:
         names = tuple(certificates.feature_names)
     after = cells_of(certificates.points, i, names)
     before = None if certificates.inputs is None else cells_of(certificates.inputs, i, names)
     code = part.digest[:12].upper()
-    return Option(
+    return LetterOption(
         code="-".join(code[a : a + 4] for a in (0, 4, 8)),
         answer=answer or f"class {certificate.target}",
         changes=_changes(certificate.region, before, after, called),
@@ -223,7 +220,7 @@ def _option(certificates: Certificates, i: int, part: Promise, called: Mapping[s
 
 def _changes(
     region: RowRegion | None, before: Mapping[str, Any] | None, after: Mapping[str, Any], called: Mapping[str, str]
-) -> tuple[Change, ...]:
+) -> tuple[NeededChange, ...]:
     """What has to change, and what may be a little off; without knowing what was, all that has to be."""
     spans = {span.feature: span for span in (() if region is None else region.spans)}
     found = []
@@ -232,7 +229,7 @@ def _changes(
         if changed or span is not None:
             now = "" if before is None else _value(before[name])
             needed = f"exactly {_value(cell)}" if span is None else _needed(span)
-            found.append(Change(called.get(name, name.replace("_", " ")), now, needed, changed))
+            found.append(NeededChange(called.get(name, name.replace("_", " ")), now, needed, changed))
     return tuple(sorted(found, key=lambda change: not change.changes))
 
 

@@ -244,6 +244,29 @@ def least_margins_drawn(networks: DrawnNetworks, box: AffineBox, wanted: int, ba
     return RegionMargins(margins, found)
 
 
+def least_margins_linear(
+    net: FeedForward, regions: list[tuple[tuple[AffineBox, ...], list[float], int, float]], directions: Floats
+) -> Floats:
+    """The same for linear models: boxes, their bands, class and delta per region; shape (draws, regions)."""
+    parts = [np.vstack([box.corner, box.ways]) for boxes, *_ in regions for box in boxes]
+    lengths, boxes = [len(part) for part in parts], [len(some) for some, *_ in regions]
+    rows = np.ones((sum(lengths), net.weights[0].shape[0] + 1))
+    rows[:, :-1] = np.concatenate(parts)
+    slope = np.ones(len(rows), dtype=bool)
+    slope[starts := np.cumsum([0, *lengths[:-1]])] = False
+    rows[slope, -1] = 0.0  # the bias counts once, at the corner
+    about = np.array([(1.0 if wanted == 1 else -1.0, delta) for *_, wanted, delta in regions]).repeat(boxes, axis=0)
+    sign, delta = about.repeat(lengths, axis=0).T
+    rows *= sign[:, None]
+    base = rows @ np.append(net.weights[0][:, 0], net.biases[0])
+    scores = (rows * delta[:, None]) @ directions.T + base[:, None]
+    np.minimum(scores, 0.0, out=scores, where=slope[:, None])  # a corner is worst: each number goes where it costs most
+    least = np.add.reduceat(scores, starts, axis=0) - about[:, :1] * net.offset
+    bands = np.array([band for _, some, *_ in regions for band in some])
+    least[np.abs(least) <= bands[:, None]] = 0.0
+    return np.asarray(np.minimum.reduceat(least, np.cumsum([0, *boxes[:-1]]), axis=0).T)
+
+
 def _cut(draws: Indices, low: Floats, high: Floats, worth: Floats, steps: Floats) -> tuple[Indices, Floats, Floats]:
     """Each sub-box as two halves; between two steps there is nothing, so that a cut there leaves the gap out."""
     rows, j = np.arange(len(draws)), worth.argmax(axis=1)

@@ -17,6 +17,7 @@ from apas.counterfactuals.sources.ellice import Ellice
 from apas.counterfactuals.sources.proplace import Proplace
 from apas.counterfactuals.sources.rbr import Rbr, _grid_of_distances
 from apas.counterfactuals.sources.rnce import Rnce
+from apas.counterfactuals.sources.spread_path import RUNGS, SpreadPath
 from apas.counterfactuals.sources.trex import TRex, stability
 from apas.errors import InputError
 
@@ -237,3 +238,43 @@ def test_rbr_of_gaussians_that_move_stays_among_the_accepted_points() -> None:
     """Within the distance that refused Gaussians may move they are as likely as can be: only the accepted ones pull."""
     row = found(Rbr(epsilon=1.0, extra=1.0))
     assert 1 < row.sum() < 1 + 2 * 2 * 0.2 * np.sqrt(2)
+
+
+def test_the_path_of_spreads_is_that_of_a_closed_form() -> None:
+    """Of models that differ in their biases alone, a row is k standard deviations safe if its sum is mean + k sd."""
+    biases = np.random.default_rng(0).normal(-1.0, 0.1, 100)
+    nets = [linear(bias=b) for b in biases]
+    seen: list[np.ndarray] = []
+
+    class Watched(SpreadPath):
+        def candidates(self, search: Search) -> Any:
+            for candidate in super().candidates(search):
+                seen.append(candidate.path)
+                yield candidate
+
+    shifts, claim = apas.ObservedShifts(nets), apas.Sampling(coverage=0.95, confidence=0.95, n_samples=59)
+    told = {"space": SPACE, "background": [[2.0, 2.0]], "shifts": shifts, "method": claim, "rng": 0}
+    answer = apas.generate(linear(), INPUT[None], 1.0, source=Watched(), **told)
+    searched = biases[:-59]
+    wanted = [-searched.mean() + k * searched.std() for k in reversed(RUNGS)]
+    assert seen[0].sum(axis=1) == pytest.approx(wanted, abs=2e-3)
+    # what is returned is the cheapest before the first that one of the 59 others refuses
+    least = max(-biases[-59:])
+    assert answer.numbers[0].sum() == pytest.approx(min(w for w in wanted if w >= least), abs=2e-3)
+
+
+def test_a_path_of_spreads_needs_refits() -> None:
+    with pytest.raises(apas.Unsupported, match="SpreadPath searches on refits"):
+        apas.generate(linear(), INPUT[None], 0.1, space=SPACE, background=[[2.0, 2.0]], source=SpreadPath(), rng=0)
+
+
+def test_the_safest_row_that_can_be_had_begins_the_path() -> None:
+    """Slopes differ so much that no row is 3 standard deviations safe: sum / sd of it is at most that of the corner."""
+    rng = np.random.default_rng(1)
+    nets = [linear((1 + a, 1 + b), -1 + c) for a, b, c in rng.normal(0, [0.6, 0.6, 0.1], (160, 3))]
+    shifts, claim = apas.ObservedShifts(nets), apas.Sampling(coverage=0.9, confidence=0.9, n_samples=38)
+    told = {"space": SPACE, "background": [[2.0, 2.0]], "shifts": shifts, "method": claim, "rng": 0}
+    answer = apas.generate(linear(), INPUT[None], 1.0, source=SpreadPath(), **told)
+    margins = np.array([net.margin(np.array([[2.0, 2.0]]), 1)[0] for net in nets[:-38]])
+    assert margins.mean() / margins.std() < 6  # so that the ladder ends early
+    assert answer[0].tests == 1

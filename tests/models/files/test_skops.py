@@ -153,7 +153,7 @@ def test_leftovers_of_training_are_not_made(tmp_path):
     with zipfile.ZipFile(tmp_path / "net.skops") as archive:
         assert "RandomStateNode" in json.dumps(json.loads(archive.read("schema.json")))
     loaded = apas.load_model(tmp_path / "net.skops")
-    assert not UNUSED & set(vars(loaded._estimator))
+    assert not UNUSED & set(vars(loaded.estimator))
 
 
 REFUSED = {

@@ -281,11 +281,12 @@ def by_box(net, X, wanted, mask, p):
     return provable_radius(Boxes(net, X, wanted, mask), 100.0)[0]
 
 
-@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "identity"])
-@pytest.mark.parametrize(
-    ("sizes", "output"), [((8, 20, 1), "sigmoid"), ((20, 50, 1), "sigmoid"), ((8, 20, 3), "softmax")]
-)
-def test_the_dual_bound_is_within_three_percent_of_the_attack(sizes, output, activation):
+KINDS = [((8, 20, 1), "sigmoid"), ((20, 50, 1), "sigmoid"), ((8, 20, 3), "softmax")]
+
+
+@pytest.mark.parametrize("kind", spread(itertools.product(KINDS, ["relu", "leaky_relu", "identity"]), 2), ids=str)
+def test_the_dual_bound_is_within_three_percent_of_the_attack(kind):
+    (sizes, output), activation = kind
     shares = shares_of_attack(sizes, activation, 2.0, range(3), best, output)
     assert (shares <= 1.0).all()
     assert shares.min() >= 0.97
@@ -300,7 +301,7 @@ def test_the_integral_bound_is_far_better_than_the_box(p):
     boxed = shares_of_attack((8, 20, 1), "relu", p, range(4), by_box)
     assert boxed.max() < 0.35
     assert (walked > 2 * boxed).all()
-    deep = shares_of_attack((20, 64, 32, 1), "relu", p, range(2), best)
+    deep = shares_of_attack((20, 64, 32, 1), "relu", p, range(1), best)
     assert (deep <= 1.0).all()
     assert np.median(deep) >= 0.6
 
@@ -402,10 +403,10 @@ def test_class_0_is_the_mirror_image_of_class_1(p):
 @pytest.mark.parametrize("p", [1.0, 2.0])
 def test_rows_do_not_depend_on_each_other(p, monkeypatch):
     net = network((4, 6, 3, 3), "softmax", "relu", seed=5)
-    X, wanted = rows_of(net, 9, seed=6)
+    X, wanted = rows_of(net, 5, seed=6)
     mask = np.ones(len(net.parameters))
     together = ball_radius(net, X, wanted, mask, p, 10.0)
-    alone = [ball_radius(net, X[i : i + 1], wanted[i : i + 1], mask, p, 10.0)[0] for i in range(9)]
+    alone = [ball_radius(net, X[i : i + 1], wanted[i : i + 1], mask, p, 10.0)[0] for i in range(5)]
     assert together.tolist() == alone
     monkeypatch.setattr(balls, "NUMBERS", 18)  # three rows at a time
     assert ball_radius(net, X, wanted, mask, p, 10.0).tolist() == alone

@@ -90,6 +90,10 @@ class BoundSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
 
+    def alone(self) -> BoundSearchTest | None:
+        """The test of offers by themselves; None if no tolerance is asked of them."""
+        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
+
 
 @dataclass(frozen=True)
 class DrawnSearchTest:
@@ -161,6 +165,10 @@ class DrawnSearchTest:
     def with_more_slack(self, more: float) -> DrawnSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
+
+    def alone(self) -> DrawnSearchTest | None:
+        """The test of offers by themselves; None if no tolerance is asked of them."""
+        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None, _seen={})
 
 
 def smallest_margins(blocks: Iterable[Floats], count: int) -> Floats:

@@ -193,6 +193,14 @@ class SearchTest(Protocol):
 
 
 @runtime_checkable
+class OnRegions(Protocol):
+    """A search test of what an offer has to bear besides its own numbers."""
+
+    def alone(self) -> SearchTest | None:
+        """The test of offers by themselves; None if no tolerance is asked of them."""
+
+
+@runtime_checkable
 class OnRefits(Protocol):
     """A search test whose shifted models may be models that exist, each as it is."""
 

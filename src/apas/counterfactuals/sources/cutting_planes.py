@@ -78,7 +78,8 @@ class CuttingPlanes:
                 parts = [None if piece is None else piece.through(last[:-1]) for piece in pieces.parts]
             # the program's own tolerance is about 1e-7 of the scores: asking for more with each cut ends the search
             margin = self.slack * (1 + len(cuts) / 4) * float(np.abs(last).sum(axis=0).max() + 1)
-            found = _NearestAboveCuts(search, scores, parts, self.time_limit).at(margin)
+            each = Contrast(np.eye(len(scores.classes)), np.zeros(len(scores.classes)))  # each score by itself
+            found = Nearest(search, scores, parts, self.time_limit, cuts=each).at(margin)
             if found is None:
                 return "no allowed row was found that satisfies the cuts, as one that is certified must"
             yield Candidate(found.point)
@@ -86,13 +87,3 @@ class CuttingPlanes:
             if cut is None:
                 raise Unsupported("CuttingPlanes needs a method with a concave bound; use method=apas.RefitBounds().")
             cuts.append(cut)
-
-
-class _NearestAboveCuts(Nearest):
-    """Cheapest rows whose scores are all above a margin."""
-
-    cuts = True
-
-    def goal_of(self, net: FeedForward) -> Contrast:
-        """Each score by itself."""
-        return Contrast(np.eye(len(net.classes)), np.zeros(len(net.classes)))

@@ -29,7 +29,7 @@ from apas._typing import Bools, Floats
 from apas._validation import check_flag
 from apas.counterfactuals.search.observed_split import quick_encoder, quick_margins
 from apas.counterfactuals.search.refit_search import leaf_table, refit_path
-from apas.counterfactuals.sources.base import Candidate, OnRefits, Search, SearchTest, Task
+from apas.counterfactuals.sources.base import Candidate, OnRefits, OnRegions, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 from apas.errors import Unsupported
@@ -295,6 +295,10 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
 _Asking = Generator[Candidate, float | None, Floats | None]
 #: How far along the way from the input through the optimum the rows of a path lie.
 WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 11)])
+#: Where the rows of a path go on that bear a tolerance: the bounds of the search lose what the tests of regions do not.
+NEARER = np.linspace(0.96, 0.6, 19)
+#: How far along its way an offer is taken until it bears its region.
+STRETCHED = np.array([1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0])
 #: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
 SPARE = (0.25, 0.5, 1.0, 2.0)
 #: Where between the last of these rows and the one with most slack further ones lie.
@@ -386,13 +390,17 @@ class RobustOptimum:
             yield from more
             return
         best, near = cheapest_near(search, test, search.input if start is None else start)
+        way = WAY
+        if offers(test, OnRegions) and (alone := test.alone()) is not None:
+            way = np.concatenate([WAY, NEARER])
+            best, near = _from_single_offer(search, test, alone, best, near, search.input if start is None else start)
         anchors = [a for a in (best, start) if a is not None]
         if test.few:
             anchors += _safer(search, test, best, search.input if start is None else start)
         elif best is not None:
             anchors += _clearly_safer(search, test, near, *anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
-        path = _path(search, near, anchors, allowed)
+        path = _path(search, near, anchors, allowed, way)
         if path is not None:
             yield Candidate(path[0], path=path, between=allowed is None)
         if allowed is None:
@@ -404,6 +412,21 @@ def _refits_to_search(search: Search, alone: bool) -> Sequence[Model] | None:
     refits = search.test.refits if search.test is not None and offers(search.test, OnRefits) else None
     grid = alone or np.isnan(search.input).any() or not any(offers(m, Differentiable) for m in refits or ())
     return refits if grid and not search.task.unshifted else None
+
+
+def _from_single_offer(
+    search: Search, test: SearchTest, alone: SearchTest, best: Floats | None, near: SearchTest, start: Floats
+) -> tuple[Floats | None, SearchTest]:
+    """A cheaper offer that bears its region, from the cheapest one that need not: it may change other features."""
+    point = cheapest_near(search, alone, start)[0]
+    if point is None:
+        return best, near
+    ways = _along(search, point, STRETCHED)
+    good = np.flatnonzero(np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
+    found, around = cheapest_near(search, test, ways[int(good[0])] if len(good) else point)
+    if found is None or (best is not None and search.cost(found) >= search.cost(best)):
+        return best, near
+    return found, around
 
 
 def _safer(search: Search, test: SearchTest, best: Floats | None, start: Floats) -> list[Floats]:
@@ -439,8 +462,10 @@ def _first_row(
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
     if search.task.once("robust/milp", lambda: source.unsupported(search.task)) is None:
-        if test is not None and offers(test, OnRefits) and not test.all_accept:
-            # on draws a row that nearly passes will do: one whose margin is what they take away from that of the input
+        drawn = test is not None and offers(test, OnRefits) and not test.all_accept
+        if test is not None and drawn and not _RowUnits.of(search).stepped.any():
+            # On draws, where all moves freely, a row that nearly passes will do: one whose margin is what they take away
+            # from that of the input. Steps and levels must be those of the right margin: linear steps hardly mend them.
             lost = quick_margins(search, search.input[None])[0] - test.slacks(search.input[None])[0]
             source = replace(source, margin=float(np.clip(np.nan_to_num(lost), source.margin, source.max_margin)))
             asking = source.candidates(search, rough=True)
@@ -477,11 +502,13 @@ def _between_known(search: Search, test: SearchTest) -> Floats | None:
     return best
 
 
-def _path(search: Search, test: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
+def _path(
+    search: Search, test: SearchTest, anchors: list[Floats], allowed: Plausible | None, way: Floats
+) -> Floats | None:
     """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
     if not anchors:
         return None
-    points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
+    points = np.unique(np.vstack([_along(search, anchors[0], way), *anchors]), axis=0)
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
     if len(points):  # which ones the model really takes is tested later
         points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)]

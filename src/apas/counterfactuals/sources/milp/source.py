@@ -225,21 +225,27 @@ class NearestPoint:
 
 
 class Nearest:
-    """Cheapest changes of the input of a search."""
+    """Cheapest changes of the input of a search; with `cuts` the scores are such, of which the model knows nothing."""
 
-    cuts = False  # whether the scores are cuts, which the model itself knows nothing of
-
-    def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
-        self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, False
+    def __init__(
+        self,
+        search: Search,
+        net: FeedForward,
+        parts: Sequence[Piece | None],
+        time_limit: float,
+        rough: bool = False,
+        cuts: Contrast | None = None,
+    ) -> None:
+        self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, rough
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
-        self.goal = self.goal_of(net)
+        self.cuts, wanted = (
+            cuts is not None,
+            int(class_indices(net.classes, search.target, 1)[0]) if cuts is None else 0,
+        )
+        self.goal = Contrast.of(net, wanted) if cuts is None else cuts
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
         self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
-
-    def goal_of(self, net: FeedForward) -> Contrast:
-        """What the scores are compared by."""
-        return Contrast.of(net, int(class_indices(net.classes, self.search.target, 1)[0]))
 
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
@@ -443,8 +449,7 @@ class MilpSource:
     def candidates(self, search: Search, *, rough: bool = False) -> Iterator[Candidate]:
         """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
         net, parts = search.task.once("milp/network", lambda: network_of(search.task))
-        nearest = Nearest(search, net, parts, self.time_limit)
-        nearest.rough = rough
+        nearest = Nearest(search, net, parts, self.time_limit, rough)
         if search.task.unshifted:
             return nearest.row()
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
