@@ -214,7 +214,7 @@ def _option(
         several=certificate.region is not None and bool(certificate.region.spans),
         shown=capital(f"{certificate.claim.sureness()}, {certificate.claim.subject()} this answer."),
         details=certificate.sentence(),
-        model=part.model,
+        model=certificates.model_digest,
     )
 
 
