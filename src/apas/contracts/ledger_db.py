@@ -118,10 +118,10 @@ class Book:
                     _, made = self.store.execute(
                         "INSERT INTO promises (reference, digest, model, content, issued, expires, state) "
                         "VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT (reference, digest) DO NOTHING RETURNING id",
-                        (reference, part.digest, part.table.model, part.text(reference), day, expires),
+                        (reference, part.digest, part.model, part.text(reference), day, expires),
                     )
                     for (number,) in made:
-                        self._note(number, now, "added", "open", part.table.model)
+                        self._note(number, now, "added", "open", part.model)
                         fresh += 1
         return fresh
 

@@ -58,6 +58,11 @@ class Promise:
     table: Table
     entry: dict[str, Any]  # what a certificate file says of the row
 
+    @property
+    def model(self) -> str:
+        """SHA-256 of the model that was certified."""
+        return self.table.model
+
     @classmethod
     def of(cls, entry: dict[str, Any], table: Table) -> Promise:
         """The promise that an entry of a certificate file is."""

@@ -469,10 +469,9 @@ class Relaxation:
 
     def allowance(self, X: Floats) -> list[Floats]:
         """Per layer and row what rounding can change in a computed bound, the margin's last."""
-        shared = {layer.uniform for layer in self.layers}  # as a rule one number, already times delta
-        one = shared.pop() if len(shared) == 1 else None
-        reach, delta = (self.unit_reach, self.delta) if one is None else (one, 1.0)
-        sizes = magnitudes(self.net, reach, X, np.full(len(X), delta))
+        first = float(self.radii[0])
+        reach = first if (self.radii == first).all() else self.unit_reach
+        sizes = magnitudes(self.net, reach, X, np.full(len(X), self.delta))
         steps = accumulate(len(w) + 8 for w in self.net.weights)
         # each of the operations behind a sum is off by at most 2**-53 of the magnitudes it adds up; a bound adds up one
         # constant per layer, each of at most the magnitude of the whole; the factor 8 is to spare

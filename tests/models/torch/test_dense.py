@@ -349,7 +349,8 @@ def test_joint_bounds_on_random_modules():
 @pytest.mark.parametrize("first", range(400, 600, 25))
 def test_joint_bounds_on_200_random_modules(first):
     found = joint_check(range(first, first + 25), 200)
-    assert min(found["CERTIFIED"], found["REFUTED"]) > 6
+    assert found["CERTIFIED"] > 25
+    assert found["REFUTED"] > 2
 
 
 def test_a_softplus_at_its_jump_is_no_witness():

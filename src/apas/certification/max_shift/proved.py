@@ -37,6 +37,8 @@ RAISES = (0.0, 1e-8, 1e-6, 1e-4)
 CLOSED = 1e-6
 #: Share of the time limit for the first questions at a delta, which doubles once they leave only gaps of this width.
 SHARE, NARROW = 1 / 32, 0.01
+#: Seconds of one linear bound from which on their bisection keeps the time limit; else it ends, and costs little.
+SLOW = 0.1
 #: At how many deltas the shift that broke a row is tried again: at most, and at least where shifts are long.
 FOLLOWED, FEW = 64, 4
 #: What proves a delta, in words.
@@ -189,11 +191,13 @@ class _DeltaBracket:
             return
         if high == self.limit and self.broken > self.limit and self.decide(self.limit, steps) is True:
             return
-        while high - self.low > CLOSED * high and time.monotonic() < self.deadline:
-            middle = _between(self.low, high)
+        slow = False
+        while high - self.low > CLOSED * high and not (slow and time.monotonic() > self.deadline):
+            middle, began = _between(self.low, high), time.process_time()
             if not self.low < middle < high:
                 break
             high = high if self.decide(middle, steps) is True else middle
+            slow = time.process_time() - began > SLOW
 
     def close_exactly(self, time_limit: float) -> None:
         """Close in from both ends; a delta that stays open in its share of the time is gone round on either side."""
