@@ -90,6 +90,11 @@ class BoundSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
 
+    @property
+    def of_regions(self) -> bool:
+        """Whether anything is asked of an offer besides its own numbers."""
+        return self.test.region is not None
+
     def alone(self) -> BoundSearchTest | None:
         """The test of offers by themselves; None if no tolerance is asked of them."""
         return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
@@ -165,6 +170,11 @@ class DrawnSearchTest:
     def with_more_slack(self, more: float) -> DrawnSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
+
+    @property
+    def of_regions(self) -> bool:
+        """Whether anything is asked of an offer besides its own numbers."""
+        return self.test.region is not None
 
     def alone(self) -> DrawnSearchTest | None:
         """The test of offers by themselves; None if no tolerance is asked of them."""

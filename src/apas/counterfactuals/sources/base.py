@@ -196,6 +196,10 @@ class SearchTest(Protocol):
 class OnRegions(Protocol):
     """A search test of what an offer has to bear besides its own numbers."""
 
+    @property
+    def of_regions(self) -> bool:
+        """Whether anything is asked of an offer besides its own numbers."""
+
     def alone(self) -> SearchTest | None:
         """The test of offers by themselves; None if no tolerance is asked of them."""
 

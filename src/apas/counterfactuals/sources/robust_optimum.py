@@ -463,9 +463,11 @@ def _first_row(
     source = MilpSource()
     if search.task.once("robust/milp", lambda: source.unsupported(search.task)) is None:
         drawn = test is not None and offers(test, OnRefits) and not test.all_accept
+        drawn = drawn and not (offers(test, OnRegions) and test.of_regions)  # their margins say little about regions
         if test is not None and drawn and not _RowUnits.of(search).stepped.any():
-            # On draws, where all moves freely, a row that nearly passes will do: one whose margin is what they take away
-            # from that of the input. Steps and levels must be those of the right margin: linear steps hardly mend them.
+            # On draws, where all moves freely, a row that nearly passes will do: one whose margin is what they take
+            # away from that of the input. Steps and levels must be those of the right margin: linear steps hardly mend
+            # them.
             lost = quick_margins(search, search.input[None])[0] - test.slacks(search.input[None])[0]
             source = replace(source, margin=float(np.clip(np.nan_to_num(lost), source.margin, source.max_margin)))
             asking = source.candidates(search, rough=True)
