@@ -252,7 +252,8 @@ def _read_along(task: Task, inputs: Floats, shifts: ShiftSet) -> tuple[str, Floa
         return "refits/read", None
     if all(offers(m, Dense) for m in models):
         return "refits/read", probe_rows(task)
-    trees = all(offers(m, Leaves) for m in models) and models[0].trees() is not None
+    first = models[0]
+    trees = offers(first, Leaves) and first.trees() is not None and all(offers(m, Leaves) for m in models)
     rows = leaf_probes(task, inputs) if trees else np.empty(0)
     return "refits/leaves", rows if 0 < rows.size * len(models) <= NUMBERS else None
 

@@ -291,10 +291,10 @@ class _Encoder:
             return owner, [found[: sizes[f], c] for c, f in enumerate(owner)]
         (rows, of), (places, mixed) = _one_by_one(values), _mixed_rows(values)
         if encoded is None and (known := self._known_columns(values)) is not None:
-            encoded = np.tile([numbers[0] for numbers in known], (len(of) + len(mixed), 1))
-            for c, ((f, *_), numbers) in enumerate(zip(self._told, known, strict=True)):
-                encoded[:, c] = np.concatenate([np.where(of == f, 0, numbers[0]), numbers[places[:, f]]])
-                encoded[: len(of)][of == f, c] = numbers
+            encoded = np.tile([column[0] for column in known], (len(of) + len(mixed), 1))
+            for c, ((f, *_), column) in enumerate(zip(self._told, known, strict=True)):
+                encoded[:, c] = np.concatenate([np.where(of == f, 0, column[0]), column[places[:, f]]])
+                encoded[: len(of)][of == f, c] = column
         encoded = self.task.encoded(np.concatenate([rows, mixed])) if encoded is None else encoded
         found, self._mixed = self.trees.read(encoded), encoded[len(rows) :]
         found, told = found[: len(rows)], found[len(rows) :]
