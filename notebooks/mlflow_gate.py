@@ -17,6 +17,10 @@
 # promote a retrained model. MLflow asks apas whether it keeps what was promised.
 
 # %%
+import logging
+import warnings
+
+warnings.filterwarnings("ignore", module="mlflow|tqdm")  # what they say of their own libraries
 import mlflow
 import numpy as np
 import pandas as pd
@@ -24,6 +28,7 @@ from sklearn.linear_model import LogisticRegression
 
 import apas
 
+logging.getLogger("mlflow").setLevel(logging.ERROR)
 mlflow.set_tracking_uri("sqlite:///mlflow.db")
 draw = np.random.default_rng(0)
 table = pd.DataFrame(draw.normal(size=(400, 3)), columns=["income", "debt", "savings"])

@@ -41,6 +41,14 @@ def write_parts(path: str | os.PathLike[str], parts: Iterable[bytes]) -> None:
         raise
 
 
+def append_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Put `content` at the end of a journal, durably; whoever reads it knows how to tell a whole entry from a half."""
+    with open(path, "ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
     """Whether two names lead to one file, by whatever spelling or link; one that is not there yet, by its full name."""
     try:

@@ -166,7 +166,7 @@ def test_a_module_whose_arithmetic_is_coarser_than_float32_is_found_out():
         module[0].weight.fill_(1.0)
         module[0].bias.fill_(-0.04)
     model = apas.as_model(module, output="logit")
-    other = Coarse(model._module, model._head, model.as_feedforward(), model._shape)
+    other = Coarse(model._module, model._kind, model.as_feedforward(), model._shape)
     with pytest.raises(apas.InputError, match="does not agree with its own library on row 0"):
         apas.certify(other, [[0.0401]], 0.001, target=1)
 

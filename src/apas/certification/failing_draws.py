@@ -305,12 +305,20 @@ def _unproved(question: Question) -> Indices:
     everyone, network = np.arange(len(question)), question.network
     if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
         return everyone  # a subclass may compute otherwise
-    boxes = Boxes(network, question.X, question.wanted, question.radii)
-    bound = boxes.bound(question.delta)
+    # so many at a time that the ends of the pre-activations of all rows are never held together
+    step = max(1, NUMBERS // max(weight.size // len(weight) for weight in network.weights))
+    some = [_unproved_of(question, network, everyone[a : a + step]) for a in range(0, len(everyone), step)]
+    return np.concatenate([everyone[:0], *some])
+
+
+def _unproved_of(question: Question, network: FeedForward, rows: Indices) -> Indices:
+    """Which of some rows intervals leave open."""
+    boxes, delta = Boxes(network, question.X[rows], question.wanted[rows], question.radii), question.delta[rows]
+    bound = boxes.bound(delta)
     if not (bound > 0).any():
-        return everyone
-    error = boxes.error(question.delta)
+        return rows
+    error = boxes.error(delta)
     # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
     # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
-    band = question.band if question.single else ROUNDING / rounding_share(network) * error
-    return everyone[~(bound - error > 2 * band)]
+    band = question.band[rows] if question.single else ROUNDING / rounding_share(network) * error
+    return np.asarray(rows[~(bound - error > 2 * band)])

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from apas._atomic import write_text
+from apas._atomic import append_bytes, write_bytes, write_text
 from apas.cli.output import STREAMED, print_line, print_note
 from apas.contracts.certificate_file import checked_seal, line_parts, load_certificates, raw_lines, stored_blocks
 from apas.display.progress import Progress
@@ -117,7 +117,7 @@ class Journal:
             self._resume()
         else:  # in this order: where there is a question, there are lines, unless the run has ended
             self.run.unlink(missing_ok=True)
-            self.part.write_bytes(b"")
+            write_bytes(self.part, b"")
             write_text(self.run, json.dumps(question))
 
     def _resume(self) -> None:
@@ -153,21 +153,15 @@ class Journal:
     def add(self, written: BlockLines) -> None:
         """Put the lines of a block on the disk."""
         lines = written.lines if self.count >= 0 else f"{written.top}\n".encode() + written.lines
-        self._append(lines)
+        append_bytes(self.part, lines)
         self._note(lines)
-
-    def _append(self, lines: bytes) -> None:
-        with self.part.open("ab") as file:
-            file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
 
     def finish(self) -> None:
         """Seal the file, and give it its name."""
         if self.is_done:
             self.run.unlink()
             return
-        self._append(f"{json.dumps({'rows': self.count, 'digest': self.digest.hexdigest()})}\n".encode())
+        append_bytes(self.part, f"{json.dumps({'rows': self.count, 'digest': self.digest.hexdigest()})}\n".encode())
         if self.out.suffix.lower() == ".parquet":
             from apas.contracts.parquet import write_parquet
 
