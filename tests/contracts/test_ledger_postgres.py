@@ -120,7 +120,7 @@ def check_whole(url, count):
 
 
 def test_four_writers_of_which_some_are_killed(url, server):
-    check_four_writers(url, server, 100, 2)
+    check_four_writers(url, server, 400, 2)
 
 
 @pytest.mark.validity
@@ -150,7 +150,7 @@ def check_killed_server(url, server, count, kills):
 
 
 def test_a_killed_server_loses_nothing(url, server):
-    check_killed_server(url, server, 200, 1)
+    check_killed_server(url, server, 4000, 1)  # so many that some are still to come when the server is gone
 
 
 @pytest.mark.validity
