@@ -319,10 +319,6 @@ def evaluate(
     rng : None, int or numpy.random.Generator
         Seed of the draws of "robust_fraction" and "max_shift"; recorded in the result.
 
-    Returns
-    -------
-    Evaluation
-
     Notes
     -----
     Encoded variables are the inputs as the model sees them: scaled, one-hot and so on, by the space or by the model's

@@ -87,10 +87,6 @@ def l1(inputs: Any, points: Any) -> Floats:
     inputs, points : array_like or data frame of shape (rows, columns)
         Rows as the model sees them (scaled and encoded), and their counterfactuals; missing rows of `points` give NaN.
 
-    Returns
-    -------
-    ndarray of shape (rows,)
-
     Notes
     -----
     All columns count alike, so that a one-hot feature that changes counts twice.
@@ -112,10 +108,6 @@ def linf(inputs: Any, points: Any) -> Floats:
     inputs, points : array_like or data frame of shape (rows, columns)
         As in `l1`.
 
-    Returns
-    -------
-    ndarray of shape (rows,)
-
     Examples
     --------
     >>> linf([[0.0, 0.5]], [[0.5, 0.25]])
@@ -135,10 +127,6 @@ def l0(inputs: Any, points: Any, *, features: Any = None) -> Floats:
     features : sequence of shape (columns,), optional
         Which feature each column belongs to, by name or number, so that the columns of a one-hot or thermometer code
         count once; unless given each column is a feature.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
 
     Examples
     --------
@@ -172,10 +160,6 @@ def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1")
     distance : {"l1", "linf"}, default "l1"
         The mean over the features, or the largest.
 
-    Returns
-    -------
-    ndarray of shape (rows,)
-
     Examples
     --------
     >>> from apas.counterfactuals.space.feature import Feature
@@ -197,10 +181,6 @@ def violations(space: FeatureSpace, inputs: Any, points: Any) -> Floats:
     space : FeatureSpace
     inputs, points : array_like or data frame of shape (rows, features)
         In raw units; missing rows of `points` give NaN.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
 
     Examples
     --------
@@ -238,10 +218,6 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
         The rows to judge, in the same units; missing rows give NaN.
     n_neighbors : int, default 20
 
-    Returns
-    -------
-    ndarray of shape (rows,)
-
     References
     ----------
     Breunig, Kriegel, Ng and Sander (2000), "LOF: identifying density-based local outliers", SIGMOD.
@@ -276,10 +252,6 @@ def distance_to_data(background: Any, points: Any) -> Floats:
         The known rows as the model sees them.
     points : array_like or data frame of shape (rows, columns)
         In the same units; missing rows give NaN.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
 
     Examples
     --------

@@ -32,10 +32,6 @@ def validity(model: Any, points: Any, target: Any) -> Bools:
     target : label or array_like of labels
         The wanted class, one for all rows or one per row.
 
-    Returns
-    -------
-    ndarray of bool, shape (rows,)
-
     Examples
     --------
     >>> import apas

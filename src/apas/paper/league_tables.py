@@ -12,7 +12,7 @@ from apas._optional import require
 from apas._typing import Floats
 from apas.display.plots import save_figure
 from apas.paper.league_models import LATER, PROCESSES, SAME
-from apas.stats.proportions import clopper_pearson
+from apas.stats.tolerance import clopper_pearson
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,8 +1,11 @@
-"""Sample sizes and failure counts of the sampling test (Lemma 4 of the paper, Wilks 1941), exactly.
+"""Sample sizes and failure counts of the sampling test (Lemma 4 of the paper, Wilks 1941); bounds on shares.
 
-`coverage` is the paper's R, the share of the shifts that must keep the explanation valid; `confidence` is its
-alpha. A float is read as the decimal that was typed: 0.995 means 995/1000, not the double nearest to it,
-because the claim that gets printed has to be true as printed. No float takes part in a decision.
+`coverage` is the paper's R, the share of the shifts that must keep the explanation valid; `confidence` is its alpha. A
+float is read as the decimal that was typed: 0.995 means 995/1000, not the double nearest to it, because the claim that
+gets printed has to be true as printed. No float takes part in a decision.
+
+The bounds of Clopper and Pearson are shown to people: doubles, correct to about 1e-15, so that a bound equal to the
+coverage asked for may come out a unit in the last place beside it. What is *decided* is decided by counts.
 """
 
 from __future__ import annotations
@@ -10,10 +13,24 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
+
+import numpy as np
 
 import apas.stats.binomial as binomial
-from apas.stats.binomial import Number, Risk, as_count, as_decimal, as_probability, as_risk, precision
+from apas._typing import Floats, Integers
+from apas.errors import InputError
+from apas.stats.binomial import (
+    Number,
+    Risk,
+    as_confidence,
+    as_count,
+    as_counts,
+    as_decimal,
+    as_probability,
+    as_risk,
+    precision,
+)
 
 # Newton's method took at most 22 steps on 6,000 random cases, 5 being usual; the limit only keeps a mistake
 # from running forever.
@@ -27,8 +44,8 @@ def sample_size(
 ) -> int:
     """Return how many draws the sampling test needs.
 
-    This is the smallest n with ``P(Binomial(n, 1 - coverage) <= failures) <= 1 - confidence``. If at most
-    `failures` of n independent draws fail, at least `coverage` of the set is valid, with that confidence.
+    This is the smallest n with ``P(Binomial(n, 1 - coverage) <= failures) <= 1 - confidence``. If at most `failures` of
+    n independent draws fail, at least `coverage` of the set is valid, with that confidence.
 
     Parameters
     ----------
@@ -41,15 +58,10 @@ def sample_size(
     log_risk : float, Fraction or Decimal, optional
         Natural logarithm of ``1 - confidence``, for confidences such as 1 - 1e-40 that round to 1.
 
-    Returns
-    -------
-    int
-        The number of draws.
-
     Notes
     -----
-    The guarantee is void if the number is not fixed before drawing ("draw more if the answer is poor" is a
-    selection), or if the draws took part in choosing what is tested.
+    The guarantee is void if the number is not fixed before drawing ("draw more if the answer is poor" is a selection),
+    or if the draws took part in choosing what is tested.
 
     References
     ----------
@@ -58,10 +70,8 @@ def sample_size(
 
     Examples
     --------
-    >>> sample_size(coverage=0.995, confidence=0.999)
-    1379
-    >>> sample_size(coverage=0.995, confidence=0.999, failures=2)
-    2242
+    >>> sample_size(coverage=0.995, confidence=0.999), sample_size(coverage=0.995, confidence=0.999, failures=2)
+    (1379, 2242)
     >>> sample_size(coverage=0.995, log_risk=-92.1)  # confidence about 1 - 1e-40
     18374
     """
@@ -79,36 +89,27 @@ def sample_size(
 def allowed_failures(
     n_samples: SupportsIndex, *, coverage: Number, confidence: Number | None = None, log_risk: Number | None = None
 ) -> int:
-    """Return how many of `n_samples` draws may fail with the claim still certified.
+    """Return how many of `n_samples` draws may fail with the claim still certified; -1 if too few can certify anything.
 
-    This is the largest c with ``P(Binomial(n_samples, 1 - coverage) <= c) <= 1 - confidence``.
+    This is the largest c with ``P(Binomial(n_samples, 1 - coverage) <= c) <= 1 - confidence``. "At most c failures" is
+    the same as "`coverage_lower` is at least `coverage`"; decide by the count, which is exact, and show the bound.
 
     Parameters
     ----------
     n_samples : int
         Number of independent draws, fixed before drawing.
     coverage, confidence, log_risk
-        As in `sample_size`.
-
-    Returns
-    -------
-    int
-        The number of failures allowed; -1 if there are too few draws to certify anything.
+        As in `sample_size`, which names what voids the guarantee.
 
     Notes
     -----
     The time grows with the expected number of failures, or of valid draws if that is smaller: 4 s for 10**7
     draws at coverage 0.5, 50 ms at 0.995.
 
-    "At most c failures" is the same as "`coverage_lower` is at least `coverage`"; decide by the count, which
-    is exact, and show the bound. The guarantee is void under the conditions named at `sample_size`.
-
     Examples
     --------
     >>> allowed_failures(20_000, coverage=0.995, confidence=0.999)
     70
-    >>> allowed_failures(1378, coverage=0.995, confidence=0.999)
-    -1
     """
     n = _draws(n_samples)
     return binomial.count_below(n, _failure_probability(coverage), as_risk(confidence, log_risk))
@@ -117,36 +118,163 @@ def allowed_failures(
 def refuting_failures(
     n_samples: SupportsIndex, *, coverage: Number, confidence: Number | None = None, log_risk: Number | None = None
 ) -> int:
-    """Return how many of `n_samples` draws must fail to refute the claim.
+    """Return how many of `n_samples` draws must fail to refute the claim; ``n_samples + 1`` if too few can.
 
-    This is the smallest r with ``P(Binomial(n_samples, 1 - coverage) >= r) <= 1 - confidence``.
+    This is the smallest r with ``P(Binomial(n_samples, 1 - coverage) >= r) <= 1 - confidence``: with so many failures
+    less than `coverage` is valid, with that confidence. Between this and `allowed_failures` nothing is known.
 
     Parameters
     ----------
     n_samples, coverage, confidence, log_risk
         As in `allowed_failures`.
 
-    Returns
-    -------
-    int
-        The number of failures that refutes; ``n_samples + 1`` if there are too few draws to refute anything.
-
     Notes
     -----
-    With this many failures less than `coverage` of the set is valid, with that confidence; between this and
-    `allowed_failures` nothing is known. (Below a confidence of 1/2 the two may cross: both claims are then so
-    weak that one count supports either.) A run may stop at this failure, and only there, its counts ending at
-    that very draw; `coverage_lower` with ``stopped=True`` says what such a run shows.
+    Below a confidence of 1/2 the two may cross: both claims are then so weak that one count supports either. A run may
+    stop at this failure, and only there, its counts ending at that very draw; `coverage_lower` with ``stopped=True``
+    says what such a run shows.
 
     Examples
     --------
     >>> refuting_failures(1379, coverage=0.995, confidence=0.999)
     17
-    >>> refuting_failures(1, coverage=0.995, confidence=0.999)
-    2
     """
     n = _draws(n_samples)
     return binomial.count_above(n, _failure_probability(coverage), as_risk(confidence, log_risk))
+
+
+def coverage_lower(
+    draws: SupportsIndex, failures: SupportsIndex, *, confidence: Number, stopped: bool = False
+) -> float:
+    """Return the one-sided lower confidence bound on the share of valid draws.
+
+    Whatever the true share, it is at most that share in at least `confidence` of all runs.
+
+    Parameters
+    ----------
+    draws : int
+        Independent draws that were counted.
+    failures : int
+        How many of them failed.
+    confidence : float, Fraction or Decimal
+        Of this bound alone, strictly between 0 and 1.
+    stopped : bool, default False
+        True if the run stopped at a number of failures fixed in advance, `failures`, reached at draw number
+        `draws`; False if it made all the draws it had set out to make.
+
+    Notes
+    -----
+    ``coverage_lower(n, k) >= R`` holds if and only if ``k <= allowed_failures(n, coverage=R)``, at the same
+    confidence and up to rounding. A two-sided interval has other ends and does not agree with the test.
+
+    The guarantee is void if a run that stopped counts on to the end of a block of draws (at nominal 0.90 that
+    has been seen to cover 0.878), or if it stopped for any other reason that depends on the draws.
+
+    References
+    ----------
+    Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated in the case
+    of the binomial. Biometrika 26, 404-413.
+
+    Examples
+    --------
+    >>> round(coverage_lower(1379, 0, confidence=0.999), 6)
+    0.995003
+    """
+    n, k = _counts(draws, failures, stopped)
+    # A run that stopped at draw n was sure of that failure: what it shows lies in the draws before.
+    return float(_lower(n - k, n - 1 if stopped else n, _risk(confidence)))
+
+
+def coverage_upper(
+    draws: SupportsIndex, failures: SupportsIndex, *, confidence: Number, stopped: bool = False
+) -> float:
+    """Return the one-sided upper confidence bound on the share of valid draws.
+
+    Whatever the true share, it is at least that share in at least `confidence` of all runs.
+
+    Parameters
+    ----------
+    draws, failures, confidence, stopped
+        As in `coverage_lower`, which names what voids the guarantee. The bound is the same number for a run that
+        stopped, because "the r-th failure came by draw n" and "n draws hold at least r failures" are one event.
+
+    Notes
+    -----
+    ``coverage_upper(n, k) <= R`` holds if and only if ``k >= refuting_failures(n, coverage=R)``, at the same
+    confidence and up to rounding.
+
+    Examples
+    --------
+    >>> round(coverage_upper(1379, 17, confidence=0.999), 6)
+    0.994887
+    """
+    n, k = _counts(draws, failures, stopped)
+    return float(_upper(n - k, n, _risk(confidence)))
+
+
+def coverage_bounds(draws: int, failures: Integers, certain: Integers, *, confidence: Number) -> tuple[Floats, Floats]:
+    """Return `coverage_lower` at each of many failures, and `coverage_upper` at those that are `certain`, as arrays."""
+    risk, bounds = _risk(confidence), []
+    for bound, counts in ((_lower, failures), (_upper, certain)):
+        # few of the counts differ, and inverting a beta function takes far longer than to find these
+        kinds, places = np.unique(counts, return_inverse=True)
+        bounds.append(np.asarray(bound(draws - kinds, draws, risk))[places.reshape(counts.shape)])
+    return bounds[0], bounds[1]
+
+
+def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confidence: Number) -> tuple[float, float]:
+    """Return the two-sided "exact" confidence interval of a probability.
+
+    Each of its ends alone holds at ``(1 + confidence) / 2``. The sampling test agrees with the *one-sided*
+    `coverage_lower`, not with this interval.
+
+    Parameters
+    ----------
+    successes : int
+        How many trials succeeded.
+    trials : int
+        Independent trials, their number fixed in advance: void if it depended on their outcome.
+    confidence : float, Fraction or Decimal
+        Of both ends together.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(1379, 1379, confidence=0.999)
+    >>> round(low, 5), high
+    (0.9945, 1.0)
+    """
+    n, k = as_counts(trials, successes, ("trials", "successes", "succeeded"))
+    half = _risk(confidence) / 2
+    return float(_lower(k, n, half)), float(_upper(k, n, half))
+
+
+def _counts(draws: SupportsIndex, failures: SupportsIndex, stopped: bool) -> tuple[int, int]:
+    n, k = as_counts(draws, failures)
+    if stopped and k == 0:
+        raise InputError(
+            "failures must be at least 1 with stopped=True, got 0; a run that stopped at a failure has one, "
+            "so give stopped=False for a run that made all its draws"
+        )
+    return n, k
+
+
+def _risk(confidence: Number) -> Fraction:
+    return 1 - as_confidence(confidence)
+
+
+def _lower(k: Any, n: int, risk: Fraction) -> Any:
+    """Return the success probability at which k or more of n successes has probability `risk`; 0 for k = 0."""
+    from scipy import special
+
+    return special.betaincinv(np.maximum(k, 1), n - k + 1, float(risk)) * (k != 0)
+
+
+def _upper(k: Any, n: int, risk: Fraction) -> Any:
+    """Return the success probability at which k or fewer of n successes has probability `risk`; 1 for k = n."""
+    from scipy import special
+
+    # The complemented function takes the small risk itself: 1 - risk would lose its digits.
+    return np.where(k == n, 1.0, special.betainccinv(k + 1, np.maximum(n - k, 1), float(risk)))
 
 
 def _failure_probability(coverage: Number) -> Fraction:
