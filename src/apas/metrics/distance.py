@@ -80,16 +80,12 @@ NEIGHBOURS = 20
 
 
 def l1(inputs: Any, points: Any) -> Floats:
-    """Mean absolute difference over the columns, per row.
+    """Mean absolute difference over the columns, per row; all columns count alike, those of a one-hot feature too.
 
     Parameters
     ----------
     inputs, points : array_like or data frame of shape (rows, columns)
         Rows as the model sees them (scaled and encoded), and their counterfactuals; missing rows of `points` give NaN.
-
-    Notes
-    -----
-    All columns count alike, so that a one-hot feature that changes counts twice.
 
     Examples
     --------
@@ -101,12 +97,7 @@ def l1(inputs: Any, points: Any) -> Floats:
 
 
 def linf(inputs: Any, points: Any) -> Floats:
-    """Largest absolute difference of any column, per row.
-
-    Parameters
-    ----------
-    inputs, points : array_like or data frame of shape (rows, columns)
-        As in `l1`.
+    """Largest absolute difference of any column, per row; see `l1`.
 
     Examples
     --------
@@ -174,13 +165,7 @@ def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1")
 
 
 def violations(space: FeatureSpace, inputs: Any, points: Any) -> Floats:
-    """Number of cells that break a constraint of the space, per row.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-    inputs, points : array_like or data frame of shape (rows, features)
-        In raw units; missing rows of `points` give NaN.
+    """Number of cells that break a constraint of the space, per row; the rows are as in `cost`.
 
     Examples
     --------
@@ -235,8 +220,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
             f"`background` must have more rows than the {count} neighbours that the local outlier factor looks at, "
             f"got {len(known)}; give more rows, or leave this metric out."
         )
-    there = ~missing_points(rows)
-    if not there.any():
+    if not (there := ~missing_points(rows)).any():
         return fill_gaps(there, np.empty(0))
     from sklearn.neighbors import LocalOutlierFactor
 
@@ -244,14 +228,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
 
 
 def distance_to_data(background: Any, points: Any) -> Floats:
-    """Distance to the nearest known row, measured as by `l1`: the mean absolute difference over the columns.
-
-    Parameters
-    ----------
-    background : array_like or data frame of shape (b, columns)
-        The known rows as the model sees them.
-    points : array_like or data frame of shape (rows, columns)
-        In the same units; missing rows give NaN.
+    """Distance to the nearest known row, measured as by `l1`; the rows are as in `lof`.
 
     Examples
     --------
@@ -261,8 +238,7 @@ def distance_to_data(background: Any, points: Any) -> Floats:
     known, rows = pair(background, points, _KNOWN, rows=False)
     if not len(known):
         raise InputError("`background` must have at least one row, got none; give rows, or leave this metric out.")
-    there = ~missing_points(rows)
-    if not there.any():
+    if not (there := ~missing_points(rows)).any():
         return fill_gaps(there, np.empty(0))
     from sklearn.metrics import pairwise_distances_argmin_min
 

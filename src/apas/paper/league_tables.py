@@ -11,12 +11,13 @@ import numpy as np
 from apas._optional import require
 from apas._typing import Floats
 from apas.display.plots import save_figure
-from apas.paper.league_models import LATER, PROCESSES, SAME
-from apas.stats.tolerance import clopper_pearson
+from apas.stats.binomial import clopper_pearson
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SAME, LATER = "bootstrap of D1", "bootstrap of D1 and D2"
+PROCESSES: Final = (SAME, LATER)
 OURS = "SpreadPath"  # the source that was tuned, and frozen before the other tables were run
 COVERAGE, CONFIDENCE = 0.95, 0.95  # of the certified offers, and of all intervals here
 RISK = 0.0005  # a claim of 95 % counts as shown to be false if so few judges accept that this is less likely

@@ -7,20 +7,20 @@ that begin with `anytime_` are of the test that may stop, be looked at, and go o
 
 from __future__ import annotations
 
-from apas.stats.multiplicity import Budget, FixedSequence, Geometric, Telescoping, Uniform, simultaneous, spend
-from apas.stats.sequential import (
-    anytime_coverage_lower,
-    anytime_coverage_upper,
-    anytime_refuting_draw,
-    anytime_sample_size,
-)
-from apas.stats.tolerance import (
+from apas.stats.binomial import (
     allowed_failures,
     clopper_pearson,
     coverage_lower,
     coverage_upper,
     refuting_failures,
     sample_size,
+)
+from apas.stats.multiplicity import Budget, FixedSequence, Geometric, Telescoping, Uniform, simultaneous, spend
+from apas.stats.sequential import (
+    anytime_coverage_lower,
+    anytime_coverage_upper,
+    anytime_refuting_draw,
+    anytime_sample_size,
 )
 
 __all__ = [

@@ -53,9 +53,8 @@ from apas.stats import (
     refuting_failures,
     sample_size,
 )
-from apas.stats.binomial import Number
+from apas.stats.binomial import Number, coverage_bounds
 from apas.stats.sequential import ANYTIME, Boundary, boundary
-from apas.stats.tolerance import coverage_bounds
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
