@@ -67,8 +67,8 @@ def read_league_table(name: str, seed: int) -> Tables:
 
     with reading(name):
         frame = pd.read_csv(dataset_path(name))
-    y, frame = frame[HALVED[name]], frame.drop(columns=HALVED[name])
-    y = (y == ("P" if name == "no2" else 1)).to_numpy()
+    y = (frame[HALVED[name]] == ("P" if name == "no2" else 1)).to_numpy()
+    frame = frame.drop(columns=HALVED[name])
     numbers = [c for c in frame.columns if frame[c].dtype.kind in "iuf"]
     space = FeatureSpace.from_frame(frame, kinds=dict.fromkeys(numbers, "continuous"), scale="minmax")
     rows = np.random.default_rng([seed, 1]).permutation(len(frame))[:MOST_ROWS]
