@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -100,11 +101,9 @@ def _fit_logistic(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], 
 
 def _fit_networks(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
     """Networks with one hidden layer of 12 units, 40 passes of Adam."""
-    found: list[Any] = []
-    for i in range(0, len(rows), TOGETHER):
-        some = slice(i, i + TOGETHER)
-        found += fit_together(NETWORK, X, y, rows[some], seeds=seeds[some], feature_names=names)
-    return found
+    parts = [slice(i, i + TOGETHER) for i in range(0, len(rows), TOGETHER)]
+    fitted = (fit_together(NETWORK, X, y, rows[part], seeds=seeds[part], feature_names=names) for part in parts)
+    return list(chain.from_iterable(fitted))
 
 
 def _fit_trees(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
@@ -171,22 +170,19 @@ def accepted_by(models: Sequence[Any], points: Floats) -> Integers:
     return np.asarray(np.sum([model.margin(points, 1) >= 0 for model in models], axis=0, dtype=np.int64))
 
 
-INPUTS, SEEDS, JUDGES = 25, 3, 100
 #: Refits to search with, and to certify on: with 93 of them one may refuse a row.
 SEARCH, CERTIFY = 40, 93
 CLAIM: Final = Sampling(coverage=0.95, confidence=0.95, n_samples=CERTIFY)
 SECONDS = 30.0  # per row and method at most, beyond which a row counts as not found: far more than any took
+WHOLE: Final[Mapping[str, Any]] = {"inputs": 25, "seeds": 3, "judges": 100, "knobs": True}
 QUICK: Final[Mapping[str, Any]] = {"inputs": 4, "seeds": 1, "judges": 30, "tables": ("diabetes",), "knobs": False}
-
-#: A source for the base model and, if it looks at refits, those of a process.
-Make = Callable[[Any, Refits | None], Any]
 
 
 @dataclass(frozen=True)
 class LeagueMethod:
-    """A line of the table."""
+    """A line of the table: makes a source for the base model and, if it looks at refits, those of a process."""
 
-    make: Make
+    make: Callable[[Any, Refits | None], Any]
     on_refits: bool = False
     certified: bool = False
     trees: bool = True  # whether it can explain trees
@@ -223,8 +219,7 @@ def left_out() -> str:
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """One piece of work per table, kind of model and seed."""
-    whole: dict[str, Any] = {"inputs": INPUTS, "seeds": SEEDS, "judges": JUDGES, "knobs": True}
-    how = dict(QUICK) if settings.get("quick") else whole
+    how = dict(QUICK if settings.get("quick") else WHOLE)
     names = settings.get("tables", how.pop("tables", (*TUNED, *HELD_OUT)))
     seeds = how.pop("seeds")
     kinds = [kind for kind in MODELS if kind != TREES or not left_out()]
@@ -240,61 +235,38 @@ def explain(table: str, kind: str, seed: int, inputs: int, judges: int, knobs: b
     """What every method offers for the inputs, and how it fares."""
     ground = Ground.of(table, kind, seed, inputs)
     refits = {process: ground.refits(process, (SEARCH, CERTIFY, judges)) for process in PROCESSES}
-    offers = list(_offers(ground, refits, knobs))
-    coding = ground.tables.space.coding
-    points = np.concatenate([coding.encode(o.answer.numbers[o.answer.found]) for o in offers])
-    accepted = {process: accepted_by(refits[process].judge, points) for process in PROCESSES}
-    inliers = lof(ground.tables.d1.X, points) if len(points) else np.empty(0)
-    lines, first = [], 0
-    for offer in offers:
-        rows = slice(first, first := first + int(offer.answer.found.sum()))
-        lines.append(offer.line(ground, points[rows], {p: a[rows] for p, a in accepted.items()}, inliers[rows]))
-    about = {"table": table, "kind": kind, "seed": seed, "judges": judges, "inputs": len(ground.inputs)}
-    return {**about, "accuracy": ground.accuracy, "lines": lines}
-
-
-@dataclass(frozen=True, eq=False)
-class Offer:
-    """What a method gave for all inputs."""
-
-    method: str
-    knob: str
-    processes: tuple[str, ...]  # whose refits it was made for, or all if it looks at none
-    certified: bool
-    answer: Counterfactuals
-    seconds: float
-
-    def line(self, ground: Ground, points: Floats, accepted: Mapping[str, Any], inliers: Floats) -> dict[str, Any]:
-        """Figures of each row that was found, as JSON values."""
-        found, space = self.answer.found, ground.tables.space
-        numbers, origins = self.answer.numbers[found], self.answer.origins[found]
-        return {
-            "method": self.method,
-            "knob": self.knob,
-            "processes": list(self.processes),
-            "certified": self.certified,
-            "rows": np.flatnonzero(found).tolist(),
-            "accepted": {process: counts.tolist() for process, counts in accepted.items()},
-            "l1": l1(space.coding.encode(origins), points).tolist() if len(points) else [],
-            "cost": space.costs(numbers, origins, "l1").tolist(),
-            "l0": share_changed(space.differences(numbers, origins)).tolist() if len(points) else [],
-            "lof": inliers.tolist(),
-            "seconds": self.seconds,
+    lines, answers = zip(*_offers(ground, refits, knobs), strict=True)
+    space, found = ground.tables.space, [answer[answer.found] for answer in answers]
+    points = [space.coding.encode(answer.numbers) for answer in found]
+    together, ends = np.concatenate(points), np.cumsum([len(rows) for rows in points])[:-1]
+    accepted = {process: np.split(accepted_by(refits[process].judge, together), ends) for process in PROCESSES}
+    inliers = np.split(lof(ground.tables.d1.X, together) if len(together) else np.empty(0), ends)
+    for i, (line, answer) in enumerate(zip(lines, found, strict=True)):
+        differences = space.differences(answer.numbers, answer.origins)
+        line |= {
+            "rows": np.flatnonzero(answers[i].found).tolist(),
+            "accepted": {process: counts[i].tolist() for process, counts in accepted.items()},
+            "l1": l1(space.coding.encode(answer.origins), points[i]).tolist() if len(answer) else [],
+            "cost": space.costs(answer.numbers, answer.origins, "l1").tolist(),
+            "l0": share_changed(differences).tolist() if len(answer) else [],
+            "lof": inliers[i].tolist(),
         }
+    about = {"table": table, "kind": kind, "seed": seed, "judges": judges, "inputs": len(ground.inputs)}
+    return {**about, "accuracy": ground.accuracy, "lines": list(lines)}
 
 
-def _offers(ground: Ground, refits: Mapping[str, Refits], knobs: bool) -> Iterator[Offer]:
-    """Offers of all methods that can explain the kind of model, by process."""
+def _offers(ground: Ground, refits: Mapping[str, Refits], knobs: bool) -> Iterator[tuple[dict[str, Any], Any]]:
+    """What all methods that can explain the kind of model give for all inputs, by process, and what each is called."""
     for name, method in METHODS.items():
         if ground.kind == TREES and not method.trees:
             continue
         for process in PROCESSES if method.on_refits else (None,):
             known = None if process is None else refits[process]
-            source = method.make(ground.base, known)
-            about = (PROCESSES if process is None else (process,), method.certified)
-            for knob, variant in _variants(source, knobs):
+            line = {"method": name, "certified": method.certified, "processes": [process] if process else [*PROCESSES]}
+            for knob, variant in _variants(method.make(ground.base, known), knobs):
                 options = _certifying(known) if method.certified else {"delta": 0}
-                yield Offer(name, knob, *about, *_generated(ground, variant, options))
+                answer, seconds = _generated(ground, variant, options)
+                yield {**line, "knob": knob, "seconds": seconds}, answer
 
 
 def _variants(source: Any, knobs: bool) -> Iterator[tuple[str, Any]]:
