@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import SupportsIndex
 
 import numpy as np
@@ -48,17 +48,19 @@ class Mixture:
     prior: tuple[tuple[Fraction, Fraction], ...]
     q: Fraction
     risk: Fraction
-    _logs: tuple[tuple[float, float, float], ...] = field(init=False, repr=False, compare=False)
-    _level: float = field(init=False, repr=False, compare=False)
     _known: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        # per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it
+    @cached_property
+    def _logs(self) -> tuple[tuple[float, float, float], ...]:
+        """Per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it."""
         logs = ((math.log(w), math.log(g) if g else -math.inf, -_log1p((g - 1) * self.q)) for g, w in self.prior)
-        object.__setattr__(self, "_logs", tuple(logs))
+        return tuple(logs)
+
+    @cached_property
+    def _level(self) -> float:
         # by a power of two near it, as a risk may be too small for a float, and logarithms of long integers too large
         bits = self.risk.denominator.bit_length() - self.risk.numerator.bit_length()
-        object.__setattr__(self, "_level", bits * math.log(2) - math.log(self.risk * 2**bits))
+        return bits * math.log(2) - math.log(self.risk * 2**bits)
 
     def crosses(self, n: int, k: int) -> bool:
         """Whether the mixture is at least 1 / risk with k failures among n draws, decided without rounding."""
