@@ -20,7 +20,7 @@ import numpy as np
 from apas._fields import Fields
 from apas._sanitise import shown
 from apas._typing import Floats
-from apas._validation import check_integer, is_frame
+from apas._validation import check_flag, check_integer, is_frame
 from apas.display.numbers import exactly, plain
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import encoded_rows
@@ -389,6 +389,9 @@ class Region:
     def __post_init__(self) -> None:
         if self.spans is not None and not isinstance(self.spans, Mapping):
             raise InputError(f"`spans` of Region must map features to what they may be, got {shown(self.spans)}.")
+        check_flag(self.beyond, "beyond")
+        if self.space is not None and not hasattr(self.space, "features"):
+            raise InputError(f"`space` of Region must be an apas.FeatureSpace, got {shown(self.space)}.")
         check_integer(self.sizes, "sizes", "Region", least=1)
 
     @classmethod

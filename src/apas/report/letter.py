@@ -26,8 +26,11 @@ from apas.errors import InputError
 from apas.report.api import own_file, template_of
 from apas.report.headline import capital
 
-#: Options, lines of them all, and sentences about what is not enough that fit on a page; of more it says how many.
-OPTIONS, LINES, EXCLUDED = 3, 9, 5
+#: Options and sentences about what is not enough that are on a page at most; of more it says how many.
+OPTIONS, EXCLUDED = 3, 5
+#: Lines of print that every page has, and room for others on a sheet, with letters of POINTS; where one option needs
+#: more, letters are smaller, down to SMALLEST.
+FIXED, ROOM, POINTS, SMALLEST = 29.5, 28.5, 10.0, 6.5
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,11 @@ def write_letter(
             options.setdefault(owner, []).append(_option(certificates, i, part, called, answer))
     pages = []
     for owner, own in options.items():
-        lines = np.cumsum([len(option.changes) for option in own])
-        fitting = max(1, min(OPTIONS, int(np.count_nonzero(lines <= LINES))))
+        lacking = excluded.get(owner, [])
+        lines = np.cumsum([_lines(option) for option in own[:OPTIONS]]) + (
+            len(" ".join(lacking[:EXCLUDED])) / 100 + 4.5
+        ) * bool(lacking)
+        fitting = max(1, int(np.count_nonzero(lines <= ROOM)))
         # what a template gets are texts, truth values, lists and mappings: nothing that could do anything
         letter = {
             "reference": owner,
@@ -134,8 +140,9 @@ def write_letter(
             "limits": all(option.several for option in own[:fitting]),
             "options": [asdict(option) for option in own[:fitting]],
             "more_options": len(own[fitting:]),
-            "excluded": excluded.get(owner, [])[:EXCLUDED],
-            "more_excluded": len(excluded.get(owner, [])[EXCLUDED:]),
+            "excluded": lacking[:EXCLUDED],
+            "more_excluded": len(lacking[EXCLUDED:]),
+            "points": f"{min(POINTS, max(SMALLEST, POINTS * (FIXED + ROOM) / (FIXED + lines[0]))):.1f}",
         }
         text = _rendered(_template(template), letter)
         pages.append(place / f"letter-{own[0].code.replace('-', '').lower()}.html")
@@ -145,6 +152,14 @@ def write_letter(
         except OSError as error:
             raise InputError(f"`folder` must be one that can be written, but {place}: {error.strerror}.") from None
     return pages
+
+
+def _lines(option: LetterOption) -> float:
+    """About how many lines of print an option takes: its table, with longer cells in several, and its small print."""
+    widths = (24, 28, 46)
+    rows = [(c.name, c.now, c.needed + " (need not change)" * (not c.changes)) for c in option.changes]
+    cells = [max(-(-len(text) // width) for text, width in zip(row, widths, strict=True)) for row in rows]
+    return 3.1 + sum(cells) + 0.35 * len(cells) + 0.7 * (len(option.details) // 120 + 1) + 0.3
 
 
 def _rendered(text: str, letter: dict[str, Any]) -> str:
@@ -207,6 +222,8 @@ def _option(
     after = cells_of(certificates.points, i, names)
     before = None if certificates.inputs is None else cells_of(certificates.inputs, i, names)
     code = part.digest[:12].upper()
+    if strange := [name for name in called if name not in names]:
+        raise InputError(f"`names` has {strange[0]!r}, which is no feature of the rows; they have {', '.join(names)}.")
     return LetterOption(
         code="-".join(code[a : a + 4] for a in (0, 4, 8)),
         answer=answer or f"class {certificate.target}",
