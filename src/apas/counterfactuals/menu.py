@@ -107,7 +107,7 @@ class MenuItem:
 
 
 class Menu(RowResults[MenuItem]):
-    """One item per applicant and set of features: single ones by cost, then pairs, then what leads nowhere.
+    """One item per applicant and set of features: of each applicant the offers by cost, then what leads nowhere.
 
     Attributes
     ----------

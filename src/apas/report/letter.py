@@ -30,7 +30,7 @@ from apas.report.headline import capital
 OPTIONS, EXCLUDED = 3, 5
 #: Lines of print that every page has, and room for others on a sheet, with letters of POINTS; where one option needs
 #: more, letters are smaller, down to SMALLEST.
-FIXED, ROOM, POINTS, SMALLEST = 29.5, 28.5, 10.0, 6.5
+FIXED, ROOM, POINTS, SMALLEST = 27.5, 30.0, 10.0, 6.5
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def write_letter(
     for owner, own in options.items():
         lacking = excluded.get(owner, [])
         lines = np.cumsum([_lines(option) for option in own[:OPTIONS]]) + (
-            len(" ".join(lacking[:EXCLUDED])) / 100 + 4.5
+            len(" ".join(lacking[:EXCLUDED])) / 100 + 3.5
         ) * bool(lacking)
         fitting = max(1, int(np.count_nonzero(lines <= ROOM)))
         # what a template gets are texts, truth values, lists and mappings: nothing that could do anything
