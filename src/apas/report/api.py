@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,18 @@ from apas._optional import require
 from apas._random import entropy_of
 from apas._sanitise import for_xml
 from apas._validation import is_path
+from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts import certified_model
-from apas.contracts.audit import AuditReport
-from apas.counterfactuals.result import Counterfactuals
-from apas.display.numbers import at_most
+from apas.contracts.audit import AuditReport, Outcome
+from apas.contracts.tables import table_cells
+from apas.counterfactuals.result import Counterfactuals, differ, number_pair, number_text
+from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
-from apas.report.audit_section import Later, read_later
 from apas.report.curves import Curves, Histograms, draw_curves, draw_histograms
-from apas.report.headline import figures, headline, measured_in_words, methods, provenance
-from apas.report.rows import Line, lines_of
-from apas.report.subject import Subject, read_subject
+from apas.report.headline import TEXTS, capital, figures, headline, measured_in_words, methods, own_file, provenance
+from apas.report.subject import Later, Subject, read_later, read_subject
 from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
@@ -74,14 +73,137 @@ def template_of(text: str, *, feature: str) -> Any:
     return env.from_string(text)
 
 
-def own_file(name: str) -> str:
-    """The text of a file of this package."""
-    return (files("apas.report") / name).read_text(encoding="utf-8")
-
-
 def _script(text: str) -> str:
     """A script as it can stand in a page: a browser must find its end where it is."""
     return text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+LISTED = 16  # so many features are listed per row, which keeps pages of wide tables small
+
+
+@dataclass(frozen=True)
+class Change:
+    """One feature: its name, and what it is, or what it was and is to be."""
+
+    name: str
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One explanation."""
+
+    number: int
+    label: str
+    changes: tuple[Change, ...]
+    more: int
+    target: str
+    verdict: str
+    valid_today: bool
+    sentences: tuple[str, ...]
+    worst: float | None
+    sampled: float | None
+    broken: float | None
+    worst_text: str
+    sampled_text: str
+    tested: float | None
+    outcome: str
+    outcome_text: str
+
+    def marks(self) -> dict[str, dict[str, Any] | None]:
+        """Deltas that are marked on the row's curve, and how they are written: what is certified rounded down."""
+        found = {
+            "tested": (self.tested, "" if self.tested is None else exactly(self.tested)),
+            "sampled": (self.sampled, self.sampled_text),
+            "worst": (self.worst, self.worst_text),
+            "broken": (self.broken, "" if self.broken is None else at_most(self.broken)),
+        }
+        return {key: None if at is None else {"at": at, "text": text} for key, (at, text) in found.items()}
+
+
+def lines_of(subject: Subject, later: Later | None) -> list[Line]:
+    """One line per row."""
+    rows = subject.rows
+    after = table_cells(rows.points)
+    before: list[Any] = [None] * len(after) if rows.inputs is None else table_cells(rows.inputs)
+    columns = rows.points.columns if hasattr(rows.points, "columns") else rows.feature_names
+    names = [f"x{j}" for j in range(len(after[0]))] if columns is None else [str(name) for name in columns]
+    return [
+        _line(i, str(label), _changes(names, before[i], after[i]), subject, later)
+        for i, label in enumerate(subject.labels)
+    ]
+
+
+def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> tuple[tuple[Change, ...], int]:
+    if before is None:
+        every = [Change(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
+    else:
+        every = [Change(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
+    return tuple(every[:LISTED]), max(0, len(every) - LISTED)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _pair(before: Any, after: Any) -> tuple[str, str]:
+    if _is_number(before) and _is_number(after):
+        return number_pair(float(before), float(after))
+    return _text(before), _text(after)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):  # a number that JSON lacks
+        value = None if value.get("number") == "nan" else value.get("number")
+    if value is None:
+        return "(missing)"
+    return number_text(float(value)) if _is_number(value) else str(value)
+
+
+def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: Subject, later: Later | None) -> Line:
+    certificate = None if subject.certificates is None else subject.certificates[i]
+    radius = None if subject.radii is None else subject.radii[i]
+    worst, sampled, worst_text, sampled_text = 0.0, 0.0, "", ""
+    if radius is not None:
+        worst, worst_text = radius.provable, at_least(radius.provable)
+        if not is_proof(radius.claim):
+            sampled, sampled_text = radius.delta, radius.written()
+        else:
+            worst, worst_text = max((worst, worst_text), (radius.delta, at_least(radius.delta)))
+    if certificate is not None and certificate.is_certified:
+        if is_proof(certificate.claim) and certificate.delta > worst:
+            worst, worst_text = certificate.delta, exactly(certificate.delta)
+        elif not is_proof(certificate.claim) and not (radius is not None and sampled):
+            sampled, sampled_text = certificate.delta, exactly(certificate.delta)
+    said = [] if certificate is None else [certificate.sentence()]
+    said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
+    outcome, outcome_text = "", ""
+    if later is not None and later.audit is not None:
+        row = later.audit[i]
+        more = f" Nearest repair: {row.repair}." if row.repair else ""
+        if row.outcome is Outcome.NOT_PROMISED:
+            more = f" It is {'' if row.valid else 'not '}valid on the later model."
+        outcome, outcome_text = row.outcome.name, f"{capital(row.reason)}.{more}"
+    item: Any = certificate if certificate is not None else radius
+    return Line(
+        number=i,
+        label=label,
+        changes=changes[0],
+        more=changes[1],
+        target=str(item.target),
+        verdict="" if certificate is None else certificate.verdict.name,
+        valid_today=item.valid_today,
+        sentences=tuple(said),
+        worst=worst or None,
+        sampled=sampled or None,
+        broken=radius.broken_at if radius is not None and 0 < radius.broken_at < math.inf else None,
+        worst_text=worst_text if worst else "",
+        sampled_text=sampled_text if sampled else "",
+        tested=None if certificate is None else certificate.delta,
+        outcome=outcome,
+        outcome_text=outcome_text,
+    )
 
 
 def plot_data(
@@ -273,13 +395,7 @@ def check_path(path: Any) -> Path:
 
 def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
     """Which parts the page lacks, and why."""
-    absent = {
-        "radii": "The largest shift of each row is not known: pass max_shifts (--max-shifts), made by apas max-shift.",
-        "outcomes": "Nobody asked a later model: pass audit (--audit) or new_model (--new-model).",
-        "layers": "The shift to a later model was not measured: pass model and new_model (--model, --new-model), or an "
-        "audit that was given the certified model as its base.",
-        "margins": "It needs the later model: pass new_model (--new-model).",
-    }
+    absent = dict(TEXTS["left_out"])
     known: dict[str, Any] = {"radii": radii}
     if later is not None:
         if certified_model.NOT_MEASURED.lower() in later.beyond.lower():  # whatever is passed

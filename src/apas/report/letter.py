@@ -23,8 +23,8 @@ from apas.counterfactuals.menu import Menu, MenuStatus
 from apas.counterfactuals.result import Counterfactuals, differ
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
-from apas.report.api import own_file, template_of
-from apas.report.headline import capital
+from apas.report.api import template_of
+from apas.report.headline import capital, own_file
 
 #: Options and sentences about what is not enough that are on a page at most; of more it says how many.
 OPTIONS, EXCLUDED = 3, 5
