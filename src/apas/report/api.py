@@ -81,66 +81,26 @@ def _script(text: str) -> str:
 LISTED = 16  # so many features are listed per row, which keeps pages of wide tables small
 
 
-@dataclass(frozen=True)
-class Change:
-    """One feature: its name, and what it is, or what it was and is to be."""
-
-    name: str
-    before: str | None
-    after: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """One explanation."""
-
-    number: int
-    label: str
-    changes: tuple[Change, ...]
-    more: int
-    target: str
-    verdict: str
-    valid_today: bool
-    sentences: tuple[str, ...]
-    worst: float | None
-    sampled: float | None
-    broken: float | None
-    worst_text: str
-    sampled_text: str
-    tested: float | None
-    outcome: str
-    outcome_text: str
-
-    def marks(self) -> dict[str, dict[str, Any] | None]:
-        """Deltas that are marked on the row's curve, and how they are written: what is certified rounded down."""
-        found = {
-            "tested": (self.tested, "" if self.tested is None else exactly(self.tested)),
-            "sampled": (self.sampled, self.sampled_text),
-            "worst": (self.worst, self.worst_text),
-            "broken": (self.broken, "" if self.broken is None else at_most(self.broken)),
-        }
-        return {key: None if at is None else {"at": at, "text": text} for key, (at, text) in found.items()}
-
-
-def lines_of(subject: Subject, later: Later | None) -> list[Line]:
-    """One line per row."""
+def lines_of(subject: Subject, later: Later | None) -> list[dict[str, Any]]:
+    """One line of the table per row: what it changes, what was shown about it, and what became of it."""
     rows = subject.rows
     after = table_cells(rows.points)
     before: list[Any] = [None] * len(after) if rows.inputs is None else table_cells(rows.inputs)
     columns = rows.points.columns if hasattr(rows.points, "columns") else rows.feature_names
     names = [f"x{j}" for j in range(len(after[0]))] if columns is None else [str(name) for name in columns]
     return [
-        _line(i, str(label), _changes(names, before[i], after[i]), subject, later)
+        {"number": i, "label": str(label), **_changes(names, before[i], after[i]), **_shown(i, subject, later)}
         for i, label in enumerate(subject.labels)
     ]
 
 
-def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> tuple[tuple[Change, ...], int]:
+def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> dict[str, Any]:
     if before is None:
-        every = [Change(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
+        every = [(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
     else:
-        every = [Change(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
-    return tuple(every[:LISTED]), max(0, len(every) - LISTED)
+        every = [(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
+    listed = [dict(zip(("name", "before", "after"), change, strict=True)) for change in every[:LISTED]]
+    return {"changes": listed, "more": max(0, len(every) - LISTED)}
 
 
 def _is_number(value: Any) -> bool:
@@ -161,21 +121,22 @@ def _text(value: Any) -> str:
     return number_text(float(value)) if _is_number(value) else str(value)
 
 
-def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: Subject, later: Later | None) -> Line:
+def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
     certificate = None if subject.certificates is None else subject.certificates[i]
     radius = None if subject.radii is None else subject.radii[i]
-    worst, sampled, worst_text, sampled_text = 0.0, 0.0, "", ""
+    worst, sampled = (0.0, ""), (0.0, "")  # deltas, and how they are written: what is certified rounded down
     if radius is not None:
-        worst, worst_text = radius.provable, at_least(radius.provable)
+        worst = radius.provable, at_least(radius.provable)
         if not is_proof(radius.claim):
-            sampled, sampled_text = radius.delta, radius.written()
+            sampled = radius.delta, radius.written()
         else:
-            worst, worst_text = max((worst, worst_text), (radius.delta, at_least(radius.delta)))
+            worst = max(worst, (radius.delta, at_least(radius.delta)))
     if certificate is not None and certificate.is_certified:
-        if is_proof(certificate.claim) and certificate.delta > worst:
-            worst, worst_text = certificate.delta, exactly(certificate.delta)
-        elif not is_proof(certificate.claim) and not (radius is not None and sampled):
-            sampled, sampled_text = certificate.delta, exactly(certificate.delta)
+        own = certificate.delta, exactly(certificate.delta)
+        if is_proof(certificate.claim) and certificate.delta > worst[0]:
+            worst = own
+        elif not is_proof(certificate.claim) and not (radius is not None and sampled[0]):
+            sampled = own
     said = [] if certificate is None else [certificate.sentence()]
     said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
     outcome, outcome_text = "", ""
@@ -186,28 +147,31 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
             more = f" It is {'' if row.valid else 'not '}valid on the later model."
         outcome, outcome_text = row.outcome.name, f"{capital(row.reason)}.{more}"
     item: Any = certificate if certificate is not None else radius
-    return Line(
-        number=i,
-        label=label,
-        changes=changes[0],
-        more=changes[1],
-        target=str(item.target),
-        verdict="" if certificate is None else certificate.verdict.name,
-        valid_today=item.valid_today,
-        sentences=tuple(said),
-        worst=worst or None,
-        sampled=sampled or None,
-        broken=radius.broken_at if radius is not None and 0 < radius.broken_at < math.inf else None,
-        worst_text=worst_text if worst else "",
-        sampled_text=sampled_text if sampled else "",
-        tested=None if certificate is None else certificate.delta,
-        outcome=outcome,
-        outcome_text=outcome_text,
-    )
+    tested = None if certificate is None else (certificate.delta, exactly(certificate.delta))
+    broken = None if radius is None or not 0 < radius.broken_at < math.inf else radius.broken_at
+    marks = {
+        "tested": tested,
+        "sampled": sampled if sampled[0] else None,
+        "worst": worst if worst[0] else None,
+        "broken": None if broken is None else (broken, at_most(broken)),
+    }
+    return {
+        "target": str(item.target),
+        "verdict": "" if certificate is None else certificate.verdict.name,
+        "valid_today": item.valid_today,
+        "sentences": said,
+        "worst": worst[0] or None,
+        "sampled": sampled[0] or None,
+        "worst_text": worst[1] if worst[0] else "",
+        "sampled_text": sampled[1] if sampled[0] else "",
+        "marks": {key: None if mark is None else {"at": mark[0], "text": mark[1]} for key, mark in marks.items()},
+        "outcome": outcome,
+        "outcome_text": outcome_text,
+    }
 
 
 def plot_data(
-    subject: Subject, later: Later | None, lines: Sequence[Line], curves: Curves | str, bars: Histograms | str
+    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], curves: Curves | str, bars: Histograms | str
 ) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured = None if later is None else later.measured
@@ -215,8 +179,8 @@ def plot_data(
     marked = measured if later is not None and later.comparable else None
     marked = marked if marked is not None and math.isfinite(marked.delta) else None
     return {
-        **{f"{name}s": [getattr(line, name) for line in lines] for name in ("label", "verdict", "outcome")},
-        "marks": [line.marks() for line in lines],
+        **{f"{name}s": [line[name] for line in lines] for name in ("label", "verdict", "outcome")},
+        "marks": [line["marks"] for line in lines],
         "margins": [reading.margin for reading in subject.rows.readings or ()],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
         "curves": curves.to_dict() if isinstance(curves, Curves) else None,
