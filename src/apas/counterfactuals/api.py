@@ -226,7 +226,7 @@ def generate(
         with np.errstate(over="ignore", invalid="ignore"):
             origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
-    limits = Limits(*counts, time.monotonic() + seconds)
+    limits = Limits(counts[0], counts[1], time.monotonic() + seconds)
     object.__setattr__(task, "deadline", limits.deadline)
     with np.errstate(over="ignore", invalid="ignore"):
         answers = _run(searches, deltas, origin, test, limits, question.n_jobs)
@@ -242,7 +242,7 @@ def generate(
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
 
 
-def seconds_of(time_limit: Any) -> float:
+def seconds_of(time_limit: float | None) -> float:
     """A limit in seconds, infinite for None."""
     seconds = np.inf if time_limit is None else time_limit
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:

@@ -96,7 +96,7 @@ def lines_of(subject: Subject, later: Later | None) -> list[dict[str, Any]]:
 
 def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> dict[str, Any]:
     if before is None:
-        every = [(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
+        every: list[Any] = [(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
     else:
         every = [(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
     listed = [dict(zip(("name", "before", "after"), change, strict=True)) for change in every[:LISTED]]

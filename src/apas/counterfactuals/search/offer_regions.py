@@ -51,7 +51,8 @@ class OfferRegion:
     def wanted(cls, space: FeatureSpace, tolerance: Any, beyond: Any) -> OfferRegion | None:
         """What a user passed to `generate`, or None for single rows."""
         numeric = {f.name: f for f in space if not f.is_level and f.listed is None}
-        told: dict[str, Any] = {}
+        told: dict[str, float] = {}
+        share: Any = tolerance
         if isinstance(tolerance, Mapping):
             told = dict(tolerance)
             if strange := [name for name in told if name not in numeric]:
@@ -61,14 +62,14 @@ class OfferRegion:
                 raise InputError(
                     f"`tolerance` must be a share of ranges, or numbers by feature, got {shown(tolerance)}."
                 )
-            told = dict.fromkeys((name for name, f in numeric.items() if f.mutable), tolerance)
+            told = dict.fromkeys((name for name, f in numeric.items() if f.mutable), share)
         if bad := [v for v in told.values() if not isinstance(v, Real) or isinstance(v, bool) or not 0 <= v < np.inf]:
             raise InputError(f"`tolerance` must be at least 0 and finite, got {shown(bad[0])}.")
         if not isinstance(tolerance, Mapping):
             spans = {name: numeric[name].ends[1] - numeric[name].ends[0] for name in told}
             if unknown := [name for name, span in spans.items() if not np.isfinite(span)]:
                 raise InputError(f"`tolerance` is a share of each range, but {unknown[0]!r} has none; give it one.")
-            told = {name: float(share) * spans[name] for name, share in told.items()}
+            told = {name: float(share) * span for name, span in spans.items()}
         check_flag(beyond, "beyond")
         return cls(space, told, beyond) if beyond or any(told.values()) else None
 
