@@ -1,15 +1,7 @@
 """Branch and bound on the phases of units: exact worst-case answers without a solver.
 
-Where the margin has a kink that bends down it is the least of two pieces, and the least of a least needs no
-constraint: fixing a *phase* replaces the kink by one of its pieces on the whole box, and the least of the two bounds is
-a bound. Which piece is the least one depends on the sign of what enters the kink; that sign may be taken as known in a
-case, and enters its bound with a Lagrange multiplier. Kinks that bend up are covered by all lines through them, whose
-slopes are optimised together with the multipliers. With every phase fixed and the best slopes the bound of a network
-with two hidden layers is exact; deeper ones can stay open, since the sign with which a unit enters the margin then
-depends on the slopes above it.
-
-All open cases are bounded together. What is proved holds in real arithmetic: a case is closed only if its bound
-exceeds what rounding can have added.
+A kink that bends down is the least of two pieces, so that fixing its *phase* needs no constraint; the sign that a phase
+tells of its argument enters with a Lagrange multiplier. Slopes of kinks that bend up are optimised with these.
 """
 
 from __future__ import annotations
@@ -128,10 +120,7 @@ class _PhaseTree:
 
 @dataclass
 class _Cases:
-    """Open cases: their phases, one array per kind of split, and slopes, two arrays per layer but one.
-
-    `bound` is what was proved of each, `stuck` counts the rounds in which it could not be split.
-    """
+    """Open cases: phases per kind of split, slopes per layer but one, what was proved, rounds without a split."""
 
     phases: list[_Phases]
     slopes: list[_Slopes]
@@ -151,11 +140,9 @@ class _Cases:
 
 
 class PhaseSearch:
-    """Depth-first branch and bound of one row against one rival, a chunk of cases at a time.
+    """Depth-first branch and bound of one row against one rival, a chunk of cases at a time; it can be run on."""
 
-    Of the cases that wait, the newest come next, so that about one chunk waits per depth: memory grows with the depth
-    of the tree, not with the number of cases. A search that ran out of time or cases can be run on.
-    """
+    # the newest cases come next: memory grows with the depth of the tree, not with the number of cases
 
     def __init__(
         self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines], pushes: RivalPushes, allowance: float

@@ -30,10 +30,8 @@ PIECES = 32
 
 
 def secant(m: Floats, t: Floats) -> Floats:
-    """Mean slope of the logistic function between m and m + t, t > 0, with a small relative error.
-
-    p(m + t) - p(m) = 2 sinh(t / 2) sqrt(p'(m) p'(m + t)), written so that nothing cancels or overflows.
-    """
+    """Mean slope of the logistic function between m and m + t, t > 0, with a small relative error."""
+    # p(m + t) - p(m) = 2 sinh(t / 2) sqrt(p'(m) p'(m + t)), written so that nothing cancels or overflows
     a, b = np.abs(m), np.abs(m + t)
     grown = -np.expm1(-t) * np.exp(-0.5 * np.maximum(a + b - t, 0.0))
     return np.asarray(grown / (t * (1 + np.exp(-a)) * (1 + np.exp(-b))))
@@ -59,10 +57,7 @@ class RefitBall:
 
 
 class RefitScores(WhitenedFit):
-    """Bounds on the score of rows over every refit after at most k changes of one kind.
-
-    `tolerance` is how large the gradient at a refit may be in the norm of the inverse Hessian at the minimiser.
-    """
+    """Bounds on scores over every refit after k changes; its gradient is within `tolerance` in the inverse Hessian."""
 
     def __init__(self, problem: FitProblem, kind: str, tolerance: float, added: AddedRows) -> None:
         super().__init__(problem)
@@ -273,10 +268,7 @@ class RefitScores(WhitenedFit):
         return math.sqrt(max(0.0, float(pairs.sum())) + error) * self.wide
 
     def worst_added(self, v: Floats, radius: float) -> tuple[float, Floats, float, Floats]:
-        """How much an added row can take from the score of a whitened row at most; about the worst one, and its label.
-
-        Last a mix of such rows that takes about as much as the bound says.
-        """
+        """The most an added row can take from a score; about the worst row, its label, and a mix that takes as much."""
         points, _ = self.added.points
         white = points @ self.W.T
         scores, effects = points @ self.theta, white @ v
@@ -292,11 +284,9 @@ class RefitScores(WhitenedFit):
         return max(found, key=lambda worst: worst[0])
 
     def _most_along(self, scores: Floats, effects: Floats, wide: float, off: float) -> tuple[float, Floats, Floats]:
-        """An upper bound on effect times residual over added rows, a row that comes close, and a mix that comes closer.
-
-        In the plane of scores and effects the rows fill a polygon, a sum of one per group. The residual grows with the
-        score, so the upper side of it counts: its edges, by falling slope, start at the least score.
-        """
+        """An upper bound on effect times residual over added rows, a row that comes close, and a closer mix."""
+        # in the plane of scores and effects the rows fill a polygon, a sum of one per group. Residuals grow with the
+        # score, so the upper side of it counts: its edges, by falling slope, start at the least score
         points, starts = self.added.points
         at, edges = np.zeros(points.shape[1]), list[tuple[float, float, float, Floats]]()
         s, e = 0.0, 0.0

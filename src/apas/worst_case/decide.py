@@ -1,11 +1,7 @@
 """Worst-case verdicts for many rows at one delta, from the cheapest step to the dearest.
 
-Intervals and linear bounds see many rows together; what they leave open is decided row by row, by a quick attack, by
-branch and bound on phases and, where that does not end, by a mixed-integer program whose bound must exceed the
-solver's tolerances and is then proved again from dual variables. A row is *proved* only by bounds that hold in real
-arithmetic; it is *broken* only if whoever asks accepts the shift that is offered.
-
-A row's finding does not depend on the other rows: it is proved together with others or looked at by itself.
+Proved only by bounds that hold in real arithmetic, broken only if whoever asks accepts the shift. A finding does not
+depend on the other rows.
 """
 
 from __future__ import annotations
@@ -233,11 +229,8 @@ class _RowVerdicts:
         finding.prove("solver" if "solver" in steps else "splitting", min(reached))
 
     def _decide_pair(self, row: int, pair: RivalBounds, deadline: float) -> tuple[float, str]:
-        """A lower bound on the margin against one rival, and what proved it; or the row is broken on the way.
-
-        Which of the two is the better one shows only once it has ended. As a rule it is branch and bound: so the solver
-        gets a share of the time that this has had, in turns, and the best of both is at most some times away.
-        """
+        """A lower bound on the margin against one rival, and what proved it; or the row is broken on the way."""
+        # branch and bound mostly ends first: the solver gets a share of the time that it has had, in turns
         allowance, finding, began = float(pair.allowance[0]), self.found[row], time.monotonic()
         search = PhaseSearch(self.relaxation, pair.units, pair.current, pair.pushes, allowance)
         program, before = None, 0

@@ -1,9 +1,4 @@
-"""Least margins while parameters move in an ellipsoid: in closed form where only the output layer moves.
-
-There the margin against a rival is ``f + g . m`` for a change m of the parameters, and its least value over
-``m = delta L s``, ``|s| <= 1``, is ``f - delta |L'g|`` (Cauchy-Schwarz, attained at ``s = -L'g / |L'g|``). Where
-earlier layers move too, the box around the ellipsoid bounds it.
-"""
+"""Least margins in an ellipsoid of parameters: ``f - delta |L'g|`` if only the output layer moves, else of a box."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Margins of piecewise linear networks without any rounding.
 
-Every float64 is a whole number times a power of two, and so is every sum and product of such numbers. A layer is
-brought to one common power of two, after which its arithmetic is that of Python's unbounded integers: some thirty
-times faster than `fractions.Fraction`, which looks for a common divisor after each operation.
+A float64 is a whole number times a power of two: with one common power per layer its arithmetic is that of unbounded
+integers, some thirty times faster than `fractions.Fraction`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """The worst case as a mixed-integer program, for `apas.optimize.highs`.
 
-Given the activations a before it, a unit reaches exactly the values between ``act(l(a))`` and ``act(u(a))``,
-independently of the others. So there is a column per activation and none for its pre-activation or for a weight, no
-binary in the first hidden layer, and elsewhere one only where a kink that bends the wrong way lies inside the range of
-l or u. Magnitudes of activations that can have either sign get a column and a binary each, shared by all units above.
-Every big M is a proven bound on what it has to cover.
+A column per activation, a binary where a kink bends the wrong way inside the range of l or u, or an activation under a
+magnitude can have either sign. Every big M is a proven bound on what it has to cover.
 """
 
 from __future__ import annotations
@@ -91,10 +88,7 @@ class _Builder:
             self._bound(h, -1.0, form, name, *ends)
 
     def _bound(self, h: int, sign: float, form: _Affine, name: str, low: float, high: float) -> None:
-        """Activation h >= act(form) for sign 1, <= for -1: a kink that bends away is two rows, else it needs a binary.
-
-        The big Ms are the ends of the form on the side that the binary switches off.
-        """
+        """Activation h >= act(form) for sign 1, <= for -1: two rows where a kink bends away, else a binary."""
 
         def row(slope: float, const: float = 0.0, binary: int | None = None, big: float = 0.0) -> None:
             """Bound h by ``slope * form + const + big * v[binary]``."""

@@ -1,17 +1,7 @@
 """Margins along rays ``theta + t u``, and the first failure along each.
 
-Along a ray every weight is linear in t. `Rays.margins` evaluates many rays at one t per row; `Rays.floors` bounds the
-margin from below over a whole interval, so that the many rays that cannot fail there need no closer look.
-
-The bound carries, layer by layer, the values at both ends and how far the quantity can leave its chord between them.
-The product of a weight and an activation that are both linear leaves its chord by ``dw da s (1 - s)``, at most a
-quarter of ``dw da``; an activation function leaves the chord of its ends by an amount known in closed form
-(`chord_gaps`), and passes an earlier deviation on at most enlarged by its Lipschitz constant.
-
-With at most one hidden layer of piecewise linear units the margin is a sum of terms ``c max(z, 0)`` and a linear part.
-Along a ray, where ``c`` and ``z`` are linear in t, it is a quadratic between the points where some ``z`` crosses 0. The
-pieces are gone through in order: a root finder without this order would return *some* failure, while the guarantee
-needs the first.
+Bounds carry, per layer, both ends and how far values leave their chord: dw da / 4 for a product, `chord_gaps` for an
+activation. With one piecewise linear hidden layer a ray is gone through in order, for the first failure counts.
 """
 
 from __future__ import annotations
@@ -100,10 +90,7 @@ class Rays:
         return np.asarray(margins_from_scores(scores.transpose(2, 0, 1), self.wanted, self.net.offset).T)
 
     def floors(self, points: list[Floats]) -> Floats:
-        """Lower bounds on the margin between neighbouring `points` (each one t per row), (intervals, rows, samples).
-
-        More points make the bounds tighter: what leaves a chord shrinks with its square.
-        """
+        """Lower bounds between neighbouring `points` (each one t per row), (intervals, rows, samples)."""
         paths = [self._path(t) for t in points]
         return np.stack([self._between(*pair) for pair in pairwise(zip(points, paths, strict=True))])
 
@@ -141,12 +128,10 @@ class Rays:
     def _deviation(
         self, layer: int, step: Floats, below: Floats | None, above: Floats | None, stop: Floats
     ) -> tuple[Floats, Floats]:
-        """How far the next layer can lie below and above its chord; `step` holds da / 4 times the width in t.
-
-        A term dw da above 0 bends the sum below its chord by up to a quarter of itself, one below 0 above it. Up to
-        t = stop a weight w + t u is at most w+ + stop u+ and at least -(w- + stop u-). With p the quantities that go
-        with u+ below and u- above, and q the others, both sums come from p + q with abs(u) and p - q with u.
-        """
+        """How far the next layer can lie below and above its chord; `step` holds da / 4 times the width in t."""
+        # dw da > 0 bends the sum below its chord by up to a quarter of itself, < 0 above it. Up to t = stop a weight
+        # w + t u is at most w+ + stop u+ and at least -(w- + stop u-). With p the quantities that go with u+ below and
+        # u- above, and q the others, both sums come from p + q with abs(u) and p - q with u
         slope, size = self.slopes[layer][0], self.sizes(layer)
         both, difference = np.abs(step), step  # p + q and p - q
         for deviation, sign in ((below, 1.0), (above, -1.0)):

@@ -34,13 +34,10 @@ class Searched:
 
 
 def confirm_rows(question: Question, claim: Most, own: Stream, samples: int, limit: float, floor: Floats) -> Searched:
-    """Search on one stream, then test the candidate on fresh ones until it passes.
-
-    A draw fails a test if it fails at any rung between the proved delta and the candidate; the rungs are fixed before
-    it is made. The j-th test of a row runs at confidence ``1 - (1 - confidence) / (j (j + 1))`` on draws used nowhere
-    before; these risks add up to ``1 - confidence``, so that whichever candidate passes is certified at the full
-    confidence, at all its rungs together.
-    """
+    """Search on one stream, then test the candidate on fresh ones until it passes."""
+    # a draw fails a test if it fails at any of its rungs, which are fixed before it is made. The j-th test runs at
+    # confidence 1 - (1 - confidence) / (j (j + 1)) on draws used nowhere before, and these risks add up to
+    # 1 - confidence: whichever candidate passes is certified at the full confidence, at all its rungs together
     candidate = candidates(question, claim, own.part("search"), samples, limit, floor)
     delta, tests = np.zeros(len(question)), np.zeros(len(question), dtype=int)
     rungs: list[list[float]] = [[] for _ in delta]
@@ -76,11 +73,7 @@ def confirm_rows(question: Question, claim: Most, own: Stream, samples: int, lim
 
 
 def published_search(question: Question, stream: Stream, samples: int, limit: float) -> Searched:
-    """Algorithm 1 as published: double from 1e-4 while no draw fails, then bisect to 1e-4.
-
-    Every test draws anew. The confidence holds for each test by itself, not for the delta that comes out: that one was
-    chosen among several by looking at their results.
-    """
+    """Algorithm 1 as published, each test on fresh draws: the delta was chosen by looking at their results."""
     tests = np.zeros(len(question), dtype=int)
 
     def passes(rows: Indices, delta: Floats) -> Bools:

@@ -1,8 +1,7 @@
 """The largest delta of models that can only be asked for margins: draws looked at on a grid of deltas.
 
-The grid of a row is laid by a pilot on a stream of its own: coarse below the pilot's answer, fine around it, coarse
-again up to the limit. It is fixed before the certifying rays are drawn; a finer grid where *these* draws look promising
-would be a selection.
+A pilot on a stream of its own lays the grid of a row before the certifying rays are drawn: a finer grid where these
+look promising would be a selection.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ def ladder(low: Floats, high: Floats, rungs: int) -> Floats:
 
 
 def climb(question: Question, rungs: Floats, stream: Stream, draws: int, most: int, failed: list[Integers]) -> Indices:
-    """How many rungs each row climbs before more than `most` of the draws have failed at one of them.
-
-    `failed` holds per row the draws that failed before; those that fail on the climbed rungs are added.
-    """
+    """How many rungs each row climbs before more than `most` draws fail; adds those that do to `failed`."""
     climbed = np.full(len(question), rungs.shape[1], dtype=np.intp)
     rows = np.arange(len(question))
     for rung in range(rungs.shape[1]):
@@ -64,10 +60,8 @@ def climb(question: Question, rungs: Floats, stream: Stream, draws: int, most: i
 
 
 def candidates(question: Question, claim: Most, stream: Stream, planned: int, limit: float, floor: Floats) -> Floats:
-    """Per row a delta up to which about 60 % of the failures that the claim allows are seen, or the floor.
-
-    Any heuristic would do here. This one climbs, so that a network that recovers does not lure it beyond the failures.
-    """
+    """Per row a delta up to which about 60 % of the failures that the claim allows are seen, or the floor."""
+    # any heuristic would do; this one climbs, so that a network that recovers does not lure it beyond the failures
     samples = min(planned, 4000)  # a pilot: more draws would cost as much as the test itself
     allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
     # below what the claim allows, so that certifying draws pass as a rule; where none may fail, 0.3 of one is still
@@ -106,11 +100,7 @@ def lay_grid(question: Question, claim: Most, stream: Stream, samples: int, limi
 
 
 def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ranks: tuple[int, int]) -> Indices:
-    """Number of the first rung at which as many rays have failed, there or before, as each rank says.
-
-    Shape (rows, 2); the grid's length if there is no such rung. The first rank counts rays that are not clearly valid,
-    the second those that clearly fail.
-    """
+    """First rungs up to which as many rays are not clearly valid, and clearly fail, as the ranks say; (rows, 2)."""
     rungs = grid.shape[1]
     found = np.full((len(question), 2), rungs)
     failed = np.zeros((2, len(question), samples), dtype=bool)  # not clearly valid, and clearly failing

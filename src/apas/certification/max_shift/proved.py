@@ -83,11 +83,8 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
 
 
 def first_break(question: Question, directions: Floats, delta: Floats) -> Floats:
-    """Per row the delta given, or a little more, at which its own direction breaks it beyond rounding; else infinite.
-
-    Evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
-    the set; a margin within rounding of 0 does not count, nor does one that is not a number.
-    """
+    """Per row the delta, or a little more, at which its own direction breaks it beyond rounding; else infinite."""
+    # evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
     broken = np.full(len(question), np.inf)
     for more in RAISES:
         rows = np.flatnonzero(np.isinf(broken) & np.isfinite(delta))
@@ -140,10 +137,7 @@ def proved_answer(low: float, high: float, limit: float, claim: Every, target: A
 
 @dataclass
 class _DeltaBracket:
-    """The largest delta of one row: proved up to `low`, broken at `broken`, asked in between until the deadline.
-
-    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested.
-    """
+    """The largest delta of one row: proved up to `low`, broken at `broken`, asked in between until the deadline."""
 
     alone: Question
     low: float

@@ -1,11 +1,7 @@
-"""First failures along rays, exact or on a grid, and the order statistic that is certified.
+"""First failures along rays, exact or on a grid fixed beforehand, and the order statistic that is certified.
 
-Which rays get a closer look is decided by bounds (`Rays.floors`), never by chance: the smallest first failures that
-come out are those of all rays. How far to look (`reach`) is guessed from the first rays and enlarged until enough were
-found; beyond the last digits, where rounding is allowed for, the answer does not depend on the guess.
-
-Networks without exact roots are looked at on a geometric grid that is fixed beforehand. Models that can only be
-asked for margins have another (`apas.certification.max_shift.grid`).
+Bounds (`Rays.floors`) decide which rays get a closer look, never chance; how far to look (`reach`) is guessed and
+enlarged until enough failures were found.
 """
 
 from __future__ import annotations

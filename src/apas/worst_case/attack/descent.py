@@ -1,11 +1,7 @@
-"""Attack by projected gradient descent from many starts, for rows side by side.
+"""Attack by projected gradient descent from many starts, for rows side by side, over a `Landscape` of margins.
 
-What is searched is a `Landscape`, the margins of rows over the points of a unit `ConvexSet`: the pushes of units for
-dense networks in a box (`unit_pushes`), else the parameters themselves. Nothing found here is believed; whoever asked
-re-evaluates it (`apas.certification.confirmation`).
-
-A row's answer does not depend on the other rows: all rows share the same random starts, every batch has a shape that
-is fixed by the landscape, and a row leaves as soon as it is broken.
+Nothing found here is believed. A row does not depend on others: all share the random starts, every batch has a shape
+fixed by the landscape, and a row leaves as soon as it is broken.
 """
 
 from __future__ import annotations
@@ -210,10 +206,7 @@ class ParameterMoves:
         return self.gradients(points)[0]
 
     def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
-        """Margins (rows, points) and their gradients (rows, points, k), up to the factor delta.
-
-        What happens inside the model is unknown, so that `softness` changes nothing.
-        """
+        """Margins (rows, points) and gradients (rows, points, k) up to the factor delta; `softness` changes nothing."""
         if isinstance(self.model, FeedForward):  # whose answers do not depend on the batch
             return self._ask(points)
         alone = [self.take(np.array([i]))._ask(points[i : i + 1]) for i in range(len(points))]

@@ -1,16 +1,7 @@
 """Attacks that push every hidden unit against the margin, in a box of parameters.
 
-Whatever a shift in the box does, it does by moving the pre-activation of each unit between ``l(a)`` and ``u(a)``, which
-its own weights and bias allow whatever the other units do. A push of -1 puts all parameters of a unit where they make
-its pre-activation least, 1 where they make it largest, numbers in between on the way. So the worst shift is looked for
-among one number per unit instead of among all parameters, and turned into parameters only at the end.
-
-`RivalPushes` pushes all hidden layers against one rival per row, at the delta of a relaxation, for branch and bound.
-`UnitPushes` pushes all but the last one, each row at a delta of its own: for the last one and the outputs the worst
-pushes are known in closed form. With at most one hidden layer nothing is left to search, and with two the search has
-some hundred coordinates instead of thousands of parameters.
-
-`broken_radius` is an upper bound on the largest robust delta: below it failing shifts may exist that were not found.
+A push of -1 puts the parameters of a unit where its pre-activation is least, 1 where it is largest. So one number per
+unit is searched for; the last layer and the outputs are known in closed form.
 """
 
 from __future__ import annotations
@@ -130,10 +121,8 @@ class RivalPushes(_PushedLayers):
         return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, pushes, inputs
 
     def towards(self, activations: list[Floats]) -> list[Floats]:
-        """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
-
-        For piecewise linear units; where an activation does not tell its pre-activation, the farthest one is taken.
-        """
+        """Pushes (items, units) per layer that bring piecewise linear units as near as they can get to activations."""
+        # where an activation does not tell its pre-activation, the farthest one is taken
         pushes, a = [], self.X
         for i, (name, wish) in enumerate(zip(self.names, activations, strict=True)):
             middle, spread = self._ranges(i, a)
@@ -180,10 +169,7 @@ def joint_direction(inputs: list[Floats], pushes: list[Floats]) -> Floats:
 
 
 class UnitPushes(_PushedLayers):
-    """Least margins of rows, each in a box of its own, while all but the last hidden layer are pushed as told.
-
-    Every row is a batch of its own, of a shape that does not depend on the other rows, and so are its last bits.
-    """
+    """Least margins of rows, each a batch and a box of its own, with all but the last hidden layer pushed as told."""
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
@@ -225,11 +211,9 @@ class UnitPushes(_PushedLayers):
         return np.broadcast_to(self._worst(a)[0], points.shape[:2])
 
     def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
-        """Margins (rows, points) and their gradients (rows, points, units).
-
-        A unit that is switched off has no slope, and nothing would ever push it on: `softness`, one number or one per
-        point, is taken for slopes that are smaller.
-        """
+        """Margins (rows, points) and their gradients (rows, points, units)."""
+        # a unit that is switched off has no slope, and nothing would ever push it on: `softness`, one number or one per
+        # point, is taken for slopes that are smaller
         a, kept = self.X[:, None, :], []
         soft = np.asarray(softness)[..., None]
         for i, part in enumerate(self.parts):

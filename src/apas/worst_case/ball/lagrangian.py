@@ -1,14 +1,7 @@
-"""Least margins over L_2 balls of parameters, for one hidden layer of piecewise linear units, by Lagrangian duality.
+"""Least margins over L_2 balls, for one hidden layer of piecewise linear units, by Lagrangian duality.
 
-The margin is a sum over the units of ``(v + y) h(z + s t) + (e + c)``, where z is the pre-activation of unit k on the
-network itself, s the L_2 norm of its inputs over the parameters that move, and t, y and c are the changes of its
-weights along these inputs, of its output weight and of the output's bias. Their squares add up to at most delta**2
-(half of y**2 and c**2 counts where both the wanted score and the rival's move). For every Lagrange multiplier m > 0
-the least margin is at least the least of ``margin + m (squares - delta**2)``, which falls apart into one small problem
-per unit: with y put at its best, on each linear piece of h it is a quadratic in t alone. In the same way, if the least
-of ``margin + m squares`` is b, then no shift with squares below ``b / m`` makes the margin 0.
-
-Any multiplier gives a bound; the best one is looked for by a golden-section search, because the bound is concave.
+For a multiplier m > 0 the least margin is at least that of margin + m (squares - delta**2), a sum of one quadratic in t
+per unit and linear piece, where t moves its sum along its inputs; the best m by golden section.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
-"""Least margins of dense networks while all parameters together move by at most delta in an L_p norm.
+"""Least margins while all parameters together move by at most delta in an L_p norm: the best of three bounds.
 
-Of several lower bounds the best one counts:
-
-* ``f - integral of G(s) for s from 0 to delta``, where G(s) bounds how fast the margin can fall at distance s from the
-  network (`BallSlopes`). G never falls, so a sum of its values at the right ends of small steps is above the integral;
-* for L_2 and one hidden layer of piecewise linear units, a dual bound (`BallDual`), as a rule within 1 % of the truth;
-* the interval bound over the box around the ball (`Boxes`), which sees units that saturate.
-
-Where nothing but the output layer moves, and so for linear models, G is constant and the first bound is exact. With
-several classes every rival has a bound of its own, and the least of them is the margin's.
+f less the integral of how fast the margin can fall (`BallSlopes`, at right ends of steps, since it never falls with the
+distance; exact where only the output layer moves); a dual bound (`BallDual`); the box around the ball (`Boxes`).
 """
 
 from __future__ import annotations
@@ -72,10 +65,7 @@ def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: f
 def worst_points_ball(
     net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, delta: Floats
 ) -> Floats | None:
-    """Per row a point u of the unit ball with the least margin on ``theta + delta u``; None where it is not known.
-
-    It is known where the bounds are exact, and attains them up to rounding.
-    """
+    """Per row a point of the unit ball with the least margin, where the bounds are exact; else None."""
     if not is_exact_ball(net, mask):
         return None
     points, least = np.zeros((len(X), len(mask))), np.full(len(X), np.inf)
@@ -120,11 +110,8 @@ def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Float
 
 
 def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[Floats, Floats]:
-    """Lower bounds on the margins at radius `top`, and how far they are proved to stay above 0, at most to `top`.
-
-    The slope at the right end of each step bounds all of the step, since slopes never fall with the radius.
-    `start` bounds the margins on the network itself.
-    """
+    """Lower bounds on the margins at radius `top`, and how far they are proved to stay above 0, at most to `top`."""
+    # the slope at the right end of each step bounds all of the step, since slopes never fall with the radius
     bound, before = start, np.zeros(len(start))
     proved, alive = np.zeros(len(start)), start > 0
     for i in range(1, steps + 1):

@@ -1,17 +1,7 @@
-"""How fast a margin can fall while all parameters together move within an L_p ball.
+"""How fast a margin can fall while all parameters together move within an L_p ball; rounded outwards.
 
-With ``1/p + 1/q = 1``, a change of L_p norm s moves the sum ``a @ w + b`` of a unit by at most s times the L_q norm of
-``(a, 1)`` over the parameters that move. What a layer computes is followed in two ways, and the better one kept:
-
-* by intervals, unit by unit, which see that a unit stays on one side of its kink;
-* as what the network itself computes plus a change, whose L_p norm over the whole layer is bounded. The layers share
-  the radius, and a weight matrix passes on such a change times its norm, not times a sum of its entries.
-
-The slopes of the margin by the sums of the units go backward as intervals plus a change of bounded L_q norm. A
-parameter's slope is that of its unit times its input, so that the L_q norm of all slopes, which is how fast the margin
-can fall, is that of the units' slopes times the norms of ``(a, 1)``.
-
-Everything is rounded outwards: the results hold in real arithmetic.
+A change of L_p norm s moves a sum by at most s times the L_q norm of (a, 1) over what moves. Layers are followed by
+intervals, and as a change whose norm a weight matrix passes on times its own; slopes go backward likewise.
 """
 
 from __future__ import annotations
@@ -95,11 +85,9 @@ def conjugate(p: float) -> float:
 
 
 def up(values: Floats, terms: int) -> Floats:
-    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off.
-
-    A sum loses at most one `STEP` per term; 1024 more cover ``** q`` and ``** (1 / q)``, whose exponents are rounded,
-    which changes the power of a number by up to its logarithm (at most 745) times a `STEP`.
-    """
+    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off."""
+    # a sum loses at most one STEP per term; 1024 more cover ** q and ** (1 / q), whose exponents are rounded, which
+    # changes the power of a number by up to its logarithm (at most 745) times a STEP
     return np.asarray(values * (1 + (terms + 1024) * STEP))
 
 

@@ -1,14 +1,7 @@
 """The share of valid shifts by halving the box of shifts: Algorithm 3 of the paper.
 
-Every part is half of another one: the tree stores, per pair of halves, whose halves they are and along which axis. The
-coordinates of some parts are found by walking up to the whole box. That takes a dozen bytes per part, however many
-axes there are, and the volume of a part is exactly ``2**-depth``.
-
-A part of the box on which the margin is proved to be above 0 (or below 0) is settled; the others are halved along the
-axis with the largest effect on the margin. Volumes are powers of one half, so that the share lies between two exact
-fractions. The paper counts an open part as wholly unknown. Here it counts with the shares of it that are proved to be
-valid and to fail (see `share_below`): on networks with dozens of parameters that is the difference between knowing
-nothing and knowing the share to a few digits, because a sum of many independent terms is seldom near its ends.
+The tree stores per pair of halves whose they are and along which axis: a dozen bytes, and volumes of exactly
+2**-depth. Open parts count with the shares of them that are proved (`share_below`), which the paper does not.
 """
 
 from __future__ import annotations
@@ -95,11 +88,8 @@ class ShiftBox:
         return PartBounds(least, most, _not(least > 0), _not(most < 0), effects, error)
 
     def measure(self, start: Floats, width: Floats) -> PartBounds:
-        """What `bound` says, and bounds on the share of each part that fails or is valid.
-
-        A part fails where the margin against any rival is below 0: at most the sum of these shares. It is valid only
-        where all margins are above 0: at most the least of these.
-        """
+        """What `bound` says, and bounds on the share of each part that fails or is valid."""
+        # failing is against any rival, at most the sum of shares; valid is against all, at most the least
         rows, wanted = self._items(len(start))
         middle = self._around(start + 0.5 * width, np.zeros_like(width))
         half = self._reach * width * (1.0 + 2.0**-50)
