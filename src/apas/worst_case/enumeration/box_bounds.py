@@ -252,8 +252,8 @@ ROUNDING, SAFETY = 2.0**-44, 1e-11
 
 def share_below(middle: Floats, low: Floats, high: Floats) -> Floats:
     """An upper bound on the share of a cube where ``middle + sum_i g_i(u_i)`` is at most 0."""
-    # the least of three theorems: Chernoff's bound; Gauss's inequality (1823) for the straight part, a symmetric sum with
-    # a density that falls from its middle on: with its deviation s, beyond t on one side lie at most 2 s**2 / (9 t**2),
+    # the least of three theorems: Chernoff's bound; Gauss's inequality (1823) for the straight part, a symmetric sum
+    # whose density falls from its middle on: beyond t on one side lie at most 2 s**2 / (9 t**2), s its deviation,
     # or 1/2 - t / (2 sqrt(3) s) for t below 2 s / sqrt(3); Ball's theorem ("Cube slicing in R^n", 1986): that density
     # is nowhere above sqrt(2) over the length of the vector of the terms' widths
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
