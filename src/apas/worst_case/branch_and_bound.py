@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from apas._typing import Bools, Floats, Indices
 from apas.worst_case import linear
-from apas.worst_case.attack.unit_pushes import RivalPushes
+from apas.worst_case.attack import RivalPushes
 from apas.worst_case.linear import CarriedBound, LayerLines, Objective, Pencil, Relaxation, Units
 
 _Phases = NDArray[np.int8]

@@ -7,8 +7,7 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ellipsoid
-from apas.worst_case.ball.least_margins import is_exact_ball
-from apas.worst_case.ball.lipschitz import BallSlopes, margins_against
+from apas.worst_case.ball import BallSlopes, is_exact_ball, margins_against
 from apas.worst_case.intervals import Boxes, provable_radius
 
 #: By what share a radius is lowered until its bound, rounding included, is above 0.

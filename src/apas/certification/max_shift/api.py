@@ -20,8 +20,7 @@ from apas._typing import Indices
 from apas._validation import check_integer
 from apas.certification.claims import Most
 from apas.certification.derived_seed import DerivedSeed
-from apas.certification.max_shift.confirm import confirm_rows, published_search
-from apas.certification.max_shift.grid import along_grid
+from apas.certification.max_shift.grid import along_grid, confirm_rows, published_search
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.max_shift.rays import along_rays
 from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace, not_valid, within_rounding

@@ -20,8 +20,8 @@ from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Ellipsoid, Sparse
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.attack.unit_pushes import broken_radius
-from apas.worst_case.ball.least_margins import ball_radius
+from apas.worst_case.attack import broken_radius
+from apas.worst_case.ball import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.ellipsoid import ellipsoid_radius
 from apas.worst_case.intervals import Boxes, is_exact, provable_radius
