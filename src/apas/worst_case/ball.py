@@ -455,7 +455,7 @@ class BallDual:
 
     def _units(self, multiplier: Floats) -> Floats:
         """The same for each unit, (rows, units): the least over the pieces of its activation."""
-        return np.minimum.reduce([self._on_piece(multiplier, *piece) for piece in self.pieces])
+        return np.asarray(np.minimum.reduce([self._on_piece(multiplier, *piece) for piece in self.pieces]))
 
     def _on_piece(self, multiplier: Floats, slope: float, level: float, left: float, right: float) -> Floats:
         """The least on one linear piece, where it is ``constant + tilt * shift + curve * shift**2``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,17 +34,13 @@ PATIENCE = 6
 CHUNK, WORK, FEW, STORE = 512, 10**8, 4, 1 << 26
 
 
-@dataclass(frozen=True)
-class PhaseResult:
-    """What became of a row: proved, a shift that may break it, or neither."""
+class PhaseResult(NamedTuple):
+    """Whether a row is proved, a lower bound, the pushes per hidden layer with the least margin found, and that."""
 
     proved: bool
     bound: float
-    """The margin is at least this."""
     pushes: list[Floats] | None
-    """Of the shift with the least margin found, one array of shape (units,) per hidden layer."""
     least: float
-    """Its margin, as computed."""
     nodes: int
 
 
@@ -184,7 +181,11 @@ class PhaseSearch:
         goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (goal.lin, goal.rho, goal.const)))
         current, top = tree.lines(cases_.phases, cases_.slopes), len(tree.base) - 1
         carried = linear.carried_back(tree.layers, current, goal, top)
-        self._note(_attack(pushes, carried.coefficients))
+        # push every unit against its coefficient, and improve the shifts whose margins are least
+        starts = [np.where(c >= 0, -1.0, 1.0) for c in carried.coefficients]
+        several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
+        order = np.argsort(several.margins(starts)[0])[:4]
+        self._note(*several.take(order).improve([s[order] for s in starts]))
         highest = np.maximum(cases_.bound, carried.bound)  # a part of a case is bounded by what the whole was
         means: list[Floats] = []
         for step in range(STUCK_STEPS if cases_.stuck.any() else STEPS):
@@ -205,7 +206,10 @@ class PhaseSearch:
         if not len(left) or not means or time.monotonic() > self.deadline:
             return left
         # the points at which the bound was least, on average: where the least margin is not at a corner
-        self._note(_try_activations(pushes, [m[open_cases] for m in means]))
+        several = pushes.take(np.zeros(len(open_cases), dtype=np.intp))
+        starts = several.towards([m[open_cases] for m in means])
+        margins, _ = several.margins(starts)
+        self._note(margins, starts)
         if self.least < -self.allowance:
             return left
         _, _, arguments, points = linear.gradients(tree.layers, current, carried)
@@ -214,29 +218,11 @@ class PhaseSearch:
         self.nodes += len(left)
         return left
 
-    def _note(self, found: tuple[float, list[Floats]]) -> None:
-        if found[0] < self.least:
-            self.least, self.best = found
-
-
-def _attack(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
-    """The least margin among shifts that push every unit against its coefficient, improved where it is least."""
-    starts = [np.where(c >= 0, -1.0, 1.0) for c in coefficients]
-    several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
-    margins, _ = several.margins(starts)
-    order = np.argsort(margins)[:4]
-    improved, shifts = several.take(order).improve([s[order] for s in starts])
-    i = int(np.argmin(improved))
-    return float(improved[i]), [s[i] for s in shifts]
-
-
-def _try_activations(pushes: RivalPushes, points: list[Floats]) -> tuple[float, list[Floats]]:
-    """The least margin among shifts that bring the units near given activations."""
-    several = pushes.take(np.zeros(len(points[0]), dtype=np.intp))
-    starts = several.towards(points)
-    margins, _ = several.margins(starts)
-    i = int(np.argmin(margins))
-    return float(margins[i]), [s[i] for s in starts]
+    def _note(self, margins: Floats, shifts: list[Floats]) -> None:
+        """Keep the shift with the least margin."""
+        i = int(np.argmin(margins))
+        if margins[i] < self.least:
+            self.least, self.best = float(margins[i]), [s[i] for s in shifts]
 
 
 def _branch(open_cases: _Cases, gaps: list[Floats]) -> _Cases:

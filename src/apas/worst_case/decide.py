@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,8 @@ class WorstCaseProgram(Program):
     activations: tuple[Indices, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Affine:
-    """``values . v[columns] + const``: what a unit's l or u is."""
-
-    columns: Indices
-    values: Floats
-    const: float
+#: Columns, values and const of ``values . v[columns] + const``: what a unit's l or u is.
+_Affine = tuple[Indices, Floats, float]
 
 
 class _Builder:
@@ -53,15 +49,19 @@ class _Builder:
             unit = self.units[i]
             columns = program.columns(unit.low[0], unit.high[0])
             for k, column in enumerate(columns.tolist() if i else []):
-                small, large = (True, True) if i < last else _sides(objective, unit, k)
+                small = large = i < last
+                if i == last:  # positive it enters the margin with lin - rho, negative with lin + rho
+                    lin, rho = float(objective.lin[0, k]), float(objective.rho[0, k])
+                    enters = [lin - rho] * bool(unit.high[0, k] > 0) + [lin + rho] * bool(unit.low[0, k] < 0)
+                    small, large = any(c > 0 for c in enters), any(c < 0 for c in enters)
                 own = next((inner for inner, part in units_of(name) if part.start <= k < part.stop), name)
                 self._unit(i, k, column, own, small=small, large=large)
             activations.append(columns)
             self._magnitudes(i, columns)
         cost = np.zeros(len(program.low))
         goal = self._combine(objective.lin[0], -objective.rho[0], float(objective.const[0]))
-        np.add.at(cost, goal.columns, goal.values)
-        return WorstCaseProgram(**vars(program.finish(cost, goal.const)), activations=tuple(activations))
+        np.add.at(cost, *goal[:2])
+        return WorstCaseProgram(**vars(program.finish(cost, goal[2])), activations=tuple(activations))
 
     def _magnitudes(self, i: int, columns: Indices) -> None:
         """Per activation the column of its magnitude and the sign it stands for: +-1, or 0 for a column of its own."""
@@ -81,7 +81,7 @@ class _Builder:
         """``lin . a + rho . abs(a) + const`` in terms of the current layer's columns."""
         rho = np.broadcast_to(rho, lin.shape)
         columns = np.concatenate([self.current, self.sizes])
-        return _Affine(columns, np.concatenate([lin + rho * self.sign, rho[self.sign == 0]]), const)
+        return columns, np.concatenate([lin + rho * self.sign, rho[self.sign == 0]]), const
 
     def _unit(self, i: int, k: int, h: int, name: str, *, small: bool, large: bool) -> None:
         """Rows between a unit and its l (`small`: the margin wants it small) and u (`large`)."""
@@ -99,10 +99,10 @@ class _Builder:
 
         def row(slope: float, const: float = 0.0, binary: int | None = None, big: float = 0.0) -> None:
             """Bound h by ``slope * form + const + big * v[binary]``."""
-            columns, values = np.concatenate([[h], form.columns]), np.concatenate([[1.0], -slope * form.values])
+            columns, values = np.concatenate([[h], form[0]]), np.concatenate([[1.0], -slope * form[1]])
             if binary is not None:
                 columns, values = np.append(columns, binary), np.append(values, -big)
-            side = slope * form.const + const
+            side = slope * form[2] + const
             self.program.row(columns, values, *((side, np.inf) if sign > 0 else (-np.inf, side)))
 
         kind, numbers = shape_of(name)
@@ -132,14 +132,6 @@ class _Builder:
             alive = self.program.binary()
             row(1.0, -(1 - slope) * low, alive, (1 - slope) * low)
             row(slope, 0.0, alive, (1 - slope) * high)
-
-
-def _sides(objective: Objective, unit: Units, k: int) -> tuple[bool, bool]:
-    """Whether the margin can want a unit of the last layer small, and whether it can want it large."""
-    lin, rho = float(objective.lin[0, k]), float(objective.rho[0, k])
-    # where the unit is positive it enters with lin - rho, where it is negative with lin + rho
-    enters = [lin - rho] * bool(unit.high[0, k] > 0) + [lin + rho] * bool(unit.low[0, k] < 0)
-    return any(c > 0 for c in enters), any(c < 0 for c in enters)
 
 
 def reduced_program(relaxation: Relaxation, units: list[Units], objective: Objective) -> WorstCaseProgram:
@@ -247,10 +239,10 @@ class _RowVerdicts:
     wanted: Indices
     radii: Floats
     delta: float
-    steps: Sequence[str]
-    time_limit: float
     accept: Callable[[int, Floats], bool]
-    done: Callable[[int], None]
+    steps: Sequence[str] = ALL_STEPS
+    time_limit: float = np.inf
+    done: Callable[[int], None] = lambda rows: None
 
     def __post_init__(self) -> None:
         self.rivals, self.found = rivals(self.net, self.wanted), [Finding() for _ in self.X]
@@ -424,16 +416,7 @@ class _RowVerdicts:
 
 
 def worst_cases(
-    net: FeedForward,
-    X: Floats,
-    wanted: Indices,
-    radii: Floats,
-    delta: float,
-    *,
-    steps: Sequence[str] = ALL_STEPS,
-    time_limit: float = np.inf,
-    accept: Callable[[int, Floats], bool],
-    done: Callable[[int], None] = lambda rows: None,
+    net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: float, **asked: Any
 ) -> list[Finding]:
-    """Decide for each row whether every shift keeps its margin above 0."""
-    return _RowVerdicts(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()
+    """Decide for each row whether every shift keeps its margin above 0; `asked` is as in `_RowVerdicts`."""
+    return _RowVerdicts(net, X, wanted, radii, delta, **asked).run()

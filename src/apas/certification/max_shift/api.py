@@ -166,7 +166,7 @@ def sampled_answers(
     claim = sampler.claim(question)
     # first failures along rays, and proved deltas, are those of a dense network in a bounded set
     network = question.network if isinstance(question.geometry, Region) else None
-    proved, _, broken = proved_deltas(question, network, limit)
+    proved, broken = proved_deltas(question, network, limit)
 
     def look(rows: Indices, plan: Plan, told: Trace) -> list[MaxShift]:
         """What a number of rays says about some rows."""
