@@ -184,9 +184,6 @@ class UnitPushes(_PushedLayers):
         self.parts = [slice(*ends_of) for ends_of in pairwise(ends)]
         self.outputs = [output_terms(net, reach, wanted, rival) for rival in rivals(net, wanted).T]
         super().__init__(moving_layers(net, radii), net.activations, X[:, None, :], 1.0)
-        self._set_delta(delta)
-
-    def _set_delta(self, delta: Floats) -> None:
         self.delta, self.scale = delta, delta[:, None, None]
 
     @property
@@ -205,7 +202,7 @@ class UnitPushes(_PushedLayers):
     def at(self, delta: Floats) -> UnitPushes:
         """The same in boxes of other sizes."""
         other = copy(self)
-        other._set_delta(delta)
+        other.delta, other.scale = delta, delta[:, None, None]
         return other
 
     def margins(self, points: Floats) -> Floats:
@@ -376,23 +373,6 @@ class ConvexSet(Protocol):
         """Parameters brought inside the set of size `delta` around `base`, without tolerance."""
 
 
-class Landscape(Protocol):
-    """Margins of rows as a function of a point of the unit ball each."""
-
-    @property
-    def size(self) -> int:
-        """How many coordinates a point has."""
-
-    def take(self, rows: Indices) -> Any:
-        """The same for some of the rows."""
-
-    def margins(self, points: Floats) -> Floats:
-        """Margins (rows, points) at the points (rows, points, size)."""
-
-    def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
-        """Margins (rows, points) and their gradients (rows, points, size)."""
-
-
 @dataclass(frozen=True)
 class LeastMargins:
     """The least margins that were found."""
@@ -400,11 +380,6 @@ class LeastMargins:
     margins: Floats
     points: Floats
     used: Integers
-
-    @classmethod
-    def nothing(cls, rows: int, size: int) -> LeastMargins:
-        """The centre, of which nothing is known yet."""
-        return cls(np.full(rows, np.inf), np.zeros((rows, size)), np.zeros(rows, dtype=np.int64))
 
     def note(self, rows: Indices, margins: Floats, points: Floats) -> None:
         """Keep the least of some new margins (rows, points) where it is less than what is known; NaN never is."""
@@ -417,7 +392,7 @@ class LeastMargins:
 
 
 def search(
-    landscape: Landscape,
+    landscape: UnitPushes | ParameterMoves,
     ball: ConvexSet,
     draw: Draw,
     goal: Floats,
@@ -428,7 +403,7 @@ def search(
 ) -> LeastMargins:
     """Look for points of the unit ball with margins below `goal`."""
     rows, size = len(goal), landscape.size
-    found = LeastMargins.nothing(rows, size)
+    found = LeastMargins(np.full(rows, np.inf), np.zeros((rows, size)), np.zeros(rows, dtype=np.int64))
     if size == 0:  # everything is known in closed form
         found.note(np.arange(rows), landscape.margins(np.zeros((rows, 1, 0))), np.zeros((rows, 1, 0)))
         return found
@@ -443,7 +418,7 @@ def search(
             batch = np.broadcast_to(points, (len(some), *points.shape)).copy()
             if first == 0:
                 batch = np.concatenate([centre[some, None, :], batch[:, 1:]], axis=1)
-            _descend(landscape, ball, found, goal, some, batch, steps if last else -min(steps, JUMPS))
+            _descend(landscape.take(some), ball, found, goal, some, batch, steps if last else -min(steps, JUMPS))
     if isinstance(ball, Box) and size <= COORDINATES:
         for some in _blocks(np.flatnonzero(found.margins >= goal), together * size):
             _one_by_one(landscape, ball, found, goal, some)
@@ -456,17 +431,21 @@ def _blocks(rows: Indices, size: int) -> list[Indices]:
 
 
 def _descend(
-    landscape: Landscape, ball: ConvexSet, found: LeastMargins, goal: Floats, rows: Indices, points: Floats, steps: int
+    part: Any, ball: ConvexSet, found: LeastMargins, goal: Floats, rows: Indices, points: Floats, steps: int
 ) -> None:
     """Steps against the gradient, ever smaller ones; a negative number of them: full ones, from corner to corner."""
-    part, jump = landscape.take(rows), steps < 0
+    jump = steps < 0
     soft = np.resize(SOFTNESS, points.shape[1])
     for step in range(abs(steps) + 1):
         share = step / (abs(steps) + 1)
         margins, gradients = part.gradients(points, soft * (share < SOFT_SHARE))
         found.note(rows, margins, points)
         # ever smaller steps; the last one goes all the way, since the least margin is mostly at a corner
-        following = _step(ball, points, gradients, 0.5 * (1 - share), jump=jump or step == abs(steps) - 1)
+        # against the gradient, cut off at the surface; or to the point that is best if the slopes stay
+        best = ball.steepest(np.nan_to_num(gradients.reshape(-1, gradients.shape[-1])))
+        if not jump and step != abs(steps) - 1:
+            best = ball.project(points.reshape(best.shape) + 0.5 * (1 - share) * best, 1.0)
+        following = np.asarray(best.reshape(points.shape))
         still = found.margins[rows] >= goal[rows]
         if jump:  # a corner that leads to itself leads nowhere else
             still &= (following != points).any(axis=(1, 2))
@@ -478,15 +457,9 @@ def _descend(
             rows, points, part = rows[keep], points[keep], part.take(keep)
 
 
-def _step(ball: ConvexSet, points: Floats, gradients: Floats, size: float, *, jump: bool) -> Floats:
-    """A step against the gradient, cut off at the surface; or to the point that is best if the slopes stay."""
-    flat = np.nan_to_num(gradients.reshape(-1, gradients.shape[-1]))
-    best = ball.steepest(flat)
-    moved = best if jump else ball.project(points.reshape(flat.shape) + size * best, 1.0)
-    return np.asarray(moved.reshape(points.shape))
-
-
-def _one_by_one(landscape: Landscape, ball: Box, found: LeastMargins, goal: Floats, rows: Indices) -> None:
+def _one_by_one(
+    landscape: UnitPushes | ParameterMoves, ball: Box, found: LeastMargins, goal: Floats, rows: Indices
+) -> None:
     """Put single coordinates of the best points to their ends, and then as many of the helpful ones as help."""
     size = len(ball.radii)
     ends = np.concatenate([np.diag(-ball.radii), np.diag(ball.radii)])

@@ -167,7 +167,12 @@ def margin_slopes(
         highest = np.minimum(most[part], ceiling) + 2 * box.error
         matters = [~(e[0] > highest) for e in ends]
         for terms, some in zip(against, matters, strict=True):
-            _raise(box, terms[:2], some[:, None], slopes[part])
+            for i, (low_end, high_end), slack in box.backward(terms[:2]) if some.any() else ():
+                steep = np.maximum(-low_end, high_end) + slack
+                w, b = net.parameters.slices[2 * i : 2 * i + 2]
+                for where, bound in ((w, box.reach(i)[:, :, None] * steep[:, None, :]), (b, steep)):
+                    now = slopes[part, where]  # a view
+                    np.maximum(now, bound.reshape(len(bound), -1), out=now, where=some[:, None])
         # the slopes of the output layer are the same for every class that matters
         needed, reach = _classes(net, wanted[part], matters), box.reach(len(box.weights) - 1)
         w, b = net.parameters.slices[-2:]
@@ -194,17 +199,6 @@ def _classes(net: FeedForward, wanted: Indices, matters: list[Bools]) -> Bools:
     return needed
 
 
-def _raise(box: BoxPass, slope: Range, matters: Bools, slopes: Floats) -> None:
-    """Raise `slopes` of the hidden layers to what one output needs, which has the slope `slope` in each unit."""
-    if not matters.any():
-        return
-    for i, (least, most), slack in box.backward(slope):
-        steepest = np.maximum(-least, most) + slack
-        w, b = box.net.parameters.slices[2 * i : 2 * i + 2]
-        for where, bound in ((w, box.reach(i)[:, :, None] * steepest[:, None, :]), (b, steepest)):
-            np.maximum(slopes[:, where], bound.reshape(len(bound), -1), out=slopes[:, where], where=matters)
-
-
 @dataclass(frozen=True)
 class MarginLines:
     """What is known about the margin against one rival; everything holds in real arithmetic."""
@@ -216,15 +210,17 @@ class MarginLines:
     error: Floats
 
 
-def margin_lines(net: FeedForward, X: Floats, wanted: Indices, box: Range, middle: Range) -> list[MarginLines]:
-    """Bound the margin against each rival over boxes, by numbers and by lines through their middles."""
+def margin_lines(
+    net: FeedForward, X: Floats, wanted: Indices, box: Range, middle: Range, off: float = 0.0
+) -> list[MarginLines]:
+    """Bound margins, `off` by so much more, against each rival, by numbers and lines through middles of boxes."""
     around, at = BoxPass.through(net, X, *box), BoxPass.through(net, X, *middle)
     found = []
     for wide, narrow in zip(outputs(net, wanted, *box), outputs(net, wanted, *middle), strict=True):
         least, most = around.margin(*wide)
         low, high = at.margin(*narrow)
-        bounds = least - around.error, most + around.error, (low - at.error, high + at.error)
-        found.append(MarginLines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error))
+        bounds = least - around.error - off, most + around.error + off, (low - at.error - off, high + at.error + off)
+        found.append(MarginLines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error + off))
         for i, slope, slack in around.backward(wide[:2]):
             slope = slope[0] - slack, slope[1] + slack
             _fill(found[-1].slopes, net.parameters.slices[2 * i : 2 * i + 2], at.entering(i), slope)
