@@ -135,18 +135,8 @@ class RefitScores(WhitenedFit):
             return RefitBall(radius, _below(room / self._cost_of_added(radius))), grown
         return self._largest(radius, flat, room, matrix, error), grown
 
-    def _costs(self, radius: float, flat: Floats) -> Floats:
-        """Per row the most that its change can take from the gradient's growth, without its norm."""
-        effects = self.effects(radius)
-        cost = np.maximum(effects.up, effects.down)
-        if self.kind == "relabelled":
-            return cost
-        residual = self.problem.weights * np.abs(self.problem.residuals(self.m)) * (1 + 2 * self.relative)
-        residual += 0.0 if self.problem.logistic else self.problem.weights * (self.off + RELATIVE * np.abs(self.m))
-        return np.asarray(np.minimum(cost, (residual + flat * self._widths(radius)) * (1 + 4 * UNIT)))
-
     def _cost_of_added(self, radius: float) -> float:
-        """The same for an added row, with its norm."""
+        """The most that an added row can take from the gradient's growth."""
         if not self.reach:
             return 0.0
         most = 1.0
@@ -158,7 +148,12 @@ class RefitScores(WhitenedFit):
 
     def _largest(self, radius: float, flat: Floats, room: float, matrix: Floats, error: float) -> RefitBall:
         """The most changes whose refits lie within a radius, by a sum of the largest costs or a quadratic bound."""
-        b, extra = self._costs(radius, flat), self._cost_of_added(radius)
+        # per row the most that its change can take from the gradient's growth, without its norm
+        b, extra = np.maximum(*self.effects(radius)[:2]), self._cost_of_added(radius)
+        if self.kind != "relabelled":
+            residual = self.problem.weights * np.abs(self.problem.residuals(self.m)) * (1 + 2 * self.relative)
+            residual += 0.0 if self.problem.logistic else self.problem.weights * (self.off + RELATIVE * np.abs(self.m))
+            b = np.minimum(b, (residual + flat * self._widths(radius)) * (1 + 4 * UNIT))
         costs = b * self.norms * (1 + 8 * UNIT)
         order = np.argsort(-costs, kind="stable")
         b, costs = b[order], costs[order]

@@ -441,7 +441,19 @@ def provable_radius(boxes: Boxes, limit: float) -> tuple[Floats, Floats]:
     open_rows = np.flatnonzero(~refused & ~proved_all)
     if len(open_rows):
         part = boxes if len(open_rows) == len(boxes.X) else boxes.take(open_rows)
-        low[open_rows], high[open_rows] = _close(part, float(limit), at_low[open_rows], at_high[open_rows])
+        low[open_rows], high[open_rows] = _root(part, float(limit), at_low[open_rows], at_high[open_rows])
+        # that is the root of the bound as computed; rounding, whose effect is tiny, is allowed for by stepping down
+        proved = cut_last_bits(low[open_rows])
+        start, step = proved.copy(), 2.0**-36
+        for _ in range(20):
+            failing = ~(part.bound(proved) - part.error(proved) > 0)
+            if not failing.any():
+                break
+            proved[failing] = start[failing] * (1 - step)
+            step = min(8 * step, 1.0)
+        else:
+            proved[failing] = 0.0
+        low[open_rows] = proved
     low[proved_all], high[proved_all] = limit, np.inf
     high[refused & ~proved_all] = 0.0
     return low, high
@@ -451,22 +463,6 @@ def cut_last_bits(deltas: Floats) -> Floats:
     """Deltas cut down to 37 bits: the last ones depend on what rows are asked about together, and do not show."""
     fraction, exponent = np.frexp(deltas * (1 - 2.0**-40))
     return np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
-
-
-def _close(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[Floats, Floats]:
-    """Narrow the brackets [0, limit] of all rows: the root as computed, then down by what rounding allows for."""
-    low, high = _root(boxes, limit, at_low, at_high)
-    proved = cut_last_bits(low)
-    start, step = proved.copy(), 2.0**-36
-    for _ in range(20):
-        failing = ~(boxes.bound(proved) - boxes.error(proved) > 0)
-        if not failing.any():
-            break
-        proved[failing] = start[failing] * (1 - step)
-        step = min(8 * step, 1.0)
-    else:
-        proved[failing] = 0.0
-    return proved, high
 
 
 def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[Floats, Floats]:

@@ -66,8 +66,15 @@ def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
     if kind == "leaky_relu":
         slope = numbers[0]
-        if mirrored:
-            return _falling_kink(low, high, slope)
+        if mirrored:  # min(y, slope y): the chord, or the piece itself
+            left = np.minimum(low, 0.0)
+            width = np.maximum(high, 0.0) - left
+            # the share of the way on which the slope is 1: a quotient of two numbers of which the first is not larger,
+            # and so 0 above the kink, 1 below it, and nowhere beyond, whatever is rounded
+            chord = np.divide(-left, width, out=np.zeros_like(low), where=width > 0)
+            if slope:
+                chord = slope + (1 - slope) * chord
+            return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
         # max(y, slope y): all lines through the kink
         return Pencil(np.where(low >= 0, 1.0, slope), np.where((high <= 0) & (low < 0), slope, 1.0), zero, zero)
     if kind == "clip":
@@ -97,28 +104,15 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
         first, last = _ends(numbers, mirrored=mirrored)
         bends = (low < last) & (high > last)
         whole, below = _clip(low, high, first, last), _clip(low, np.minimum(high, last), first, last)
-        return _where(bends, below, whole), _where(bends, _line(zero, zero + last), whole)
+        return tuple(
+            Pencil(*(np.where(bends, *both) for both in zip(vars(p).values(), vars(whole).values(), strict=True)))
+            for p in (below, _line(zero, zero + last))
+        )  # type: ignore[return-value]
     return None
-
-
-def _where(condition: Bools, yes: Pencil, no: Pencil) -> Pencil:
-    return Pencil(*(np.where(condition, getattr(yes, name), getattr(no, name)) for name in vars(yes)))
 
 
 def _line(slope: Floats, height: Floats) -> Pencil:
     return Pencil(slope, slope, np.zeros_like(slope), height)
-
-
-def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
-    """min(y, slope y): the chord, or the piece itself."""
-    left = np.minimum(low, 0.0)
-    width = np.maximum(high, 0.0) - left
-    # the share of the way on which the slope is 1: a quotient of two numbers of which the first is not larger, and so 0
-    # above the kink, 1 below it, and nowhere beyond, whatever is rounded
-    chord = np.divide(-left, width, out=np.zeros_like(low), where=width > 0)
-    if slope:
-        chord = slope + (1 - slope) * chord
-    return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
 
 
 def _ends(ends: tuple[float, ...], *, mirrored: bool) -> tuple[float, float]:

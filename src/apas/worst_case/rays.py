@@ -37,10 +37,6 @@ def chord_gaps(name: str, first: Floats, last: Floats) -> tuple[Floats | None, F
     return None, None
 
 
-def _sum(a: Floats | None, b: Floats | None) -> Floats | None:
-    return b if a is None else a if b is None else a + b
-
-
 def _kink(first: Floats, last: Floats) -> Floats:
     """Largest distance between max(z, 0) and its chord, where z runs from `first` to `last` through 0."""
     gap = first * last
@@ -119,7 +115,9 @@ class Rays:
             if name in STEEPEST and below is not None and above is not None:
                 # the one that is not monotone passes deviations on to both sides, at most as much steeper as it is
                 below = above = STEEPEST[name] * np.maximum(below, above)
-            below, above = _sum(below, gap_below), _sum(above, gap_above)
+            below, above = (
+                b if a is None else a if b is None else a + b for a, b in ((below, gap_below), (above, gap_above))
+            )
             step = a_last - a_first
             step *= (stop - start) / 4
             below, above = self._deviation(i + 1, step, below, above, stop)
@@ -132,7 +130,10 @@ class Rays:
         # dw da > 0 bends the sum below its chord by up to a quarter of itself, < 0 above it. Up to t = stop a weight
         # w + t u is at most w+ + stop u+ and at least -(w- + stop u-). With p the quantities that go with u+ below and
         # u- above, and q the others, both sums come from p + q with abs(u) and p - q with u
-        slope, size = self.slopes[layer][0], self.sizes(layer)
+        slope = self.slopes[layer][0]
+        if layer not in self._sizes:
+            self._sizes[layer] = np.abs(slope)
+        size = self._sizes[layer]
         both, difference = np.abs(step), step  # p + q and p - q
         for deviation, sign in ((below, 1.0), (above, -1.0)):
             if deviation is not None:
@@ -147,12 +148,6 @@ class Rays:
                 same += np.matmul(np.maximum(weights, 0.0), deviation)
                 other += np.matmul(np.maximum(-weights, 0.0), deviation)
         return low, high
-
-    def sizes(self, layer: int) -> Floats:
-        """Magnitudes of the slopes of a layer's weights, computed once."""
-        if layer not in self._sizes:
-            self._sizes[layer] = np.abs(self.slopes[layer][0])
-        return self._sizes[layer]
 
     def _least(self, ends: tuple[Floats, Floats], below: Floats | None, above: Floats | None) -> Floats:
         """Least margin between the ends: the lower one, less how far the wanted score falls and its rivals rise."""

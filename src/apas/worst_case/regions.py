@@ -345,7 +345,7 @@ def least_margin_trees(
     for i in np.flatnonzero(~(ours > band)).tolist():
         t = box.on_steps(middles[i])
         found = float(margin(box.rows(t)[None])[0])
-        if not found >= 0 and leaf_lead(trees, box.rows(t), wanted) < -band:
+        if not found >= 0 and float(_lead(leaf_sums(trees, trees.read(box.rows(t)[None]))[0], wanted)[0]) < -band:
             return min(found, -np.finfo(float).tiny), t
     return 0.0, np.zeros(p)
 
@@ -364,11 +364,6 @@ def leaf_sums(trees: Trees, numbers: Floats) -> tuple[Floats, float]:
         nodes = np.where(inner, np.where(left, trees.left[nodes], trees.right[nodes]), nodes)
     sizes = np.maximum.reduceat(np.abs(trees.value).max(axis=1), trees.roots).sum() + np.abs(trees.base).max()
     return trees.base + trees.value[nodes].sum(axis=1), float(sizes)
-
-
-def leaf_lead(trees: Trees, row: Floats, wanted: int) -> float:
-    """By how much the wanted class leads by the leaves of one row in model units."""
-    return float(_lead(leaf_sums(trees, trees.read(row[None]))[0], wanted)[0])
 
 
 def _lead(sums: Floats, wanted: int) -> Floats:

@@ -109,7 +109,10 @@ def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ra
     rows = np.arange(len(question))
     for rung in range(rungs):
         part = replace(question.take(rows), delta=grid[rows, rung])
-        failed[:, rows] |= _failing_draws(part, stream, samples)
+        for begin, end, directions in drawn_blocks(part, stream, samples):
+            margins, band = part.margins(directions), part.band
+            failed[0, rows, begin:end] |= ~(margins > band).T
+            failed[1, rows, begin:end] |= ~(margins >= -band).T
         counts = failed[:, rows].sum(axis=2)
         for k, rank in enumerate(ranks):
             hit = rows[(counts[k] >= rank) & (found[rows, k] == rungs)]
@@ -118,16 +121,6 @@ def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ra
         if not len(rows):
             break
     return found
-
-
-def _failing_draws(question: Question, stream: Stream, samples: int) -> Bools:
-    """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
-    failing = np.empty((2, len(question), samples), dtype=bool)
-    for begin, end, directions in drawn_blocks(question, stream, samples):
-        margins = question.margins(directions)
-        failing[0, :, begin:end] = ~(margins > question.band).T
-        failing[1, :, begin:end] = ~(margins >= -question.band).T
-    return failing
 
 
 def along_grid(question: Question, claim: Most, own: Stream, plan: Plan, limit: float, trace: Trace) -> list[MaxShift]:

@@ -6,8 +6,7 @@ enlarged until enough failures were found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ RATIO = 1.005
 RAYS, GUESSING, BLOCK = 512, (128, 1024), 1 << 17
 
 
-@dataclass(frozen=True)
-class RayFailures:
+class RayFailures(NamedTuple):
     """The smallest first failures of a row."""
 
     radii: Floats
@@ -83,10 +81,6 @@ class RaySearch:
         self.rays = max(1, min(RAYS, (1 << 18) // max(1, len(net.parameters)) // 128 * 128 or 16))
         self.rows = max(1, BLOCK // (widest * self.rays))
 
-    def blocks(self, stop: int) -> list[tuple[int, int]]:
-        """Ranges of draws that are looked at together."""
-        return [(a, min(a + self.rays, stop)) for a in range(0, stop, self.rays)]
-
     def draw(self, begin: int, end: int) -> Floats:
         """Directions of a range of draws."""
         return self.question.shifts.directions(self.parameters, self.stream, begin, end)
@@ -115,7 +109,8 @@ class RaySearch:
         """All first failures up to `reach` of some rows."""
         band = ROUNDING * self.net.margin_scale(self.question.X[rows], self.question.radii, reach)
         pairs: list[list[tuple[Floats, Floats, Integers]]] = [[] for _ in rows]
-        for begin, end in self.blocks(self.samples):
+        for begin in range(0, self.samples, self.rays):
+            end = min(begin + self.rays, self.samples)
             directions = self.draw(begin, end)
             for first in range(0, len(rows), self.rows):
                 part = slice(first, first + self.rows)
