@@ -87,14 +87,12 @@ class RivalPushes(_PushedLayers):
             found.append(c * derivative(self.names[i], arguments[i]))
         return found[::-1]
 
-    def improve(
-        self, pushes: list[Floats], enough: Floats | float = -np.inf, *, turns: int = TURNS
-    ) -> tuple[Floats, list[Floats]]:
+    def improve(self, pushes: list[Floats], enough: Floats | float = -np.inf) -> tuple[Floats, list[Floats]]:
         """Turn all pushes against the gradient while that lowers the margin and it is not below `enough`."""
         least, arguments = self.margins(pushes)
         going = (least >= enough)[:, None]  # an item whose margin does not fall any more stays where it is
         best = pushes
-        for _ in range(turns):
+        for _ in range(TURNS):
             if not going.any():
                 break
             slopes = self.slopes(pushes, arguments)

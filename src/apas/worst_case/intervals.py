@@ -121,8 +121,10 @@ class MovingWeights:
         """Least and largest l, least and largest u over the box of each row."""
         if not positive:
             least, most = self.outer(low, high)
-            inner_most, inner_least = self.inner(low, high)
-            return least, inner_most, inner_least, most
+            above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
+            below -= above
+            inner = above @ self._low[1] + below @ self._high[1], above @ self._high[0] + below @ self._low[0]
+            return least, *inner, most
         middle, spread = 0.5 * (low + high), 0.5 * (high - low)
         down, down_spread = middle @ self.low, spread @ np.abs(self.low)
         up, up_spread = middle @ self.high, spread @ np.abs(self.high)
@@ -134,15 +136,6 @@ class MovingWeights:
             least, most = self.outer(low, high)
             return np.where(upper, most, least)
         return np.hstack([low, high]) @ np.where(upper, self._high[1], self._low[0])
-
-    def inner(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats]:
-        """Largest l and least u over the box of each row."""
-        if positive:
-            ends = np.hstack([low, high])
-            return ends @ self._low[1], ends @ self._high[0]
-        above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
-        below -= above
-        return above @ self._low[1] + below @ self._high[1], above @ self._high[0] + below @ self._low[0]
 
     def _separate(self, above: Floats, below: Floats, least: Floats, most: Floats) -> None:
         """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""

@@ -90,17 +90,6 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
     return found
 
 
-def lay_grid(question: Question, claim: Most, stream: Stream, samples: int, limit: float, floor: Floats) -> Floats:
-    """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    found = candidates(question, claim, stream.part("pilot"), samples, limit, floor)
-    # fine from 0.8 to 1.6 times the pilot's answer; then 39 steps up to 28,000 times that, and the limit at the latest
-    fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
-    far = fine[-1] * BEYOND ** np.arange(1, 40)
-    grid = np.minimum(np.maximum(found, limit * LEAST)[:, None] * np.concatenate([COARSE, fine, far]), limit)
-    grid[:, -1] = limit
-    return np.asarray(np.maximum(grid, floor[:, None]))
-
-
 def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ranks: tuple[int, int]) -> Indices:
     """First rungs up to which as many rays are not clearly valid, and clearly fail, as the ranks say; (rows, 2)."""
     rungs = grid.shape[1]
@@ -130,7 +119,13 @@ def along_grid(question: Question, claim: Most, own: Stream, plan: Plan, limit: 
         for begin in range(0, len(question), TOGETHER):
             part = question.take(slice(begin, begin + TOGETHER))
             # a test that may be continued must have one grid, however many rays it will see
-            grid = lay_grid(part, claim, own, PLANNED if "test" in trace else samples, limit, np.zeros(len(part)))
+            planned = PLANNED if "test" in trace else samples
+            found = candidates(part, claim, own.part("pilot"), planned, limit, np.zeros(len(part)))
+            # fine from 0.8 to 1.6 times the pilot's answer; then 39 steps up to 28,000 times that, then the limit
+            fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
+            shares = np.concatenate([COARSE, fine, fine[-1] * BEYOND ** np.arange(1, 40)])
+            grid = np.minimum(np.maximum(found, limit * LEAST)[:, None] * shares, limit)
+            grid[:, -1] = limit
             rungs = grid.shape[1]
             for i, (certify_at, refute_at) in enumerate(crossings(part, rays, grid, samples, (allowed + 1, refuting))):
                 delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
