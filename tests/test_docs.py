@@ -186,7 +186,9 @@ def test_blocks_say_what_they_are(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         # "python no-run" and its like would be a block that nobody runs
         assert block.info in LANGUAGES, f"{name_of(page)}, line {block.line - 1}: info string {block.info!r}"
-        imported = re.search(r"^(?:import|from) (torch|dask|distributed|xgboost|keras|mlflow)\b", block.text, re.MULTILINE)
+        imported = re.search(
+            r"^(?:import|from) (torch|dask|distributed|xgboost|keras|mlflow)\b", block.text, re.MULTILINE
+        )
         if block.info == "python" and imported:
             needed = imported[1].replace("distributed", "dask")
             assert block.needs == needed, f"{name_of(page)}, line {block.line - 1}: needs the mark for {needed} above"
