@@ -1,10 +1,7 @@
 """The least margin over a region of rows: of networks that were drawn, of every shift in a box, and of trees.
 
-A region in model units is ``corner + t @ ways`` with t in the unit cube: one coordinate per number that may differ from
-the row. So what enters the first hidden layer is a straight line in t, and there are few coordinates however many
-columns the model has. Linear bounds in t (in the manner of CROWN) are computed for many (draw, sub-box) pairs at once;
-a pair that is not settled is cut in two. A draw is kept only if bounds settle all of its sub-boxes, broken only by a
-row of the region that is computed to fail, and left open otherwise.
+What enters the first layer is a straight line in the few coordinates of a region; (draw, sub-box) pairs get linear
+bounds and are cut. Kept only by bounds, broken only by a row computed to fail, open otherwise.
 """
 
 from __future__ import annotations
@@ -36,11 +33,11 @@ SAME_SUM = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class AffineBox:
-    """The rows ``corner + t @ ways`` with t in the unit cube, in model units; `ways` has shape (p, features)."""
+    """Rows ``corner + t @ ways``, t in the unit cube and, where `steps` is not 0, a whole number of steps."""
 
     corner: Floats
     ways: Floats
-    steps: Floats  # where t is a whole number of steps; 0 where it may be anything
+    steps: Floats
 
     def rows(self, t: Floats) -> Floats:
         """The rows of points of the cube."""
@@ -177,11 +174,7 @@ def _product(a: Floats, w: Floats) -> Floats:
 
 
 class RegionMargins(NamedTuple):
-    """Per draw what is known of the least margin over a region.
-
-    Where it is above 0 it is a lower bound; below 0, or NaN, it is the margin of the row at `t` of a box; 0 where it is
-    open.
-    """
+    """Per draw a lower bound above 0, or the margin (below 0 or NaN) of the row at `t` of a box, or 0: it is open."""
 
     margins: Floats
     t: Floats
@@ -274,10 +267,7 @@ def _cut(draws: Indices, low: Floats, high: Floats, worth: Floats, steps: Floats
 def least_margin_every(
     net: FeedForward, box: AffineBox, wanted: int, radii: Floats, delta: float, splits: int = 256
 ) -> tuple[float, Floats, int]:
-    """A lower bound over all rows of a box and all shifts, the row at which it was least, and the number of sub-boxes.
-
-    Interval arithmetic, in which a unit's weights and the row move independently: exact without hidden layers.
-    """
+    """A lower bound over a box of rows and all shifts by intervals, the row where it is least, how many sub-boxes."""
     wanted_, rival = np.array([wanted]), rivals(net, np.array([wanted]))[0]
     reach = [delta * r for r in net.parameters.split(radii)]
     layers = [MovingWeights(w, r) for w, r in zip(net.weights, reach[::2], strict=True)]
@@ -317,11 +307,7 @@ def least_margin_every(
 def least_margin_trees(
     trees: Trees, box: AffineBox, wanted: int, margin: Callable[[Floats], Floats]
 ) -> tuple[float, Floats]:
-    """What `RegionMargins` holds, of one ensemble: its leaves are boxes, so that a grid of thresholds has all values.
-
-    `margin` is the library's own of rows in model units: what is read of the trees is compared with it, and it says
-    whether a row fails.
-    """
+    """What `RegionMargins` holds, of one ensemble on the grid of its thresholds; `margin` is the library's own."""
     p, moving = len(box.ways), np.abs(box.ways) > 0
     nothing = 0.0, np.zeros(p)
     if (moving.sum(axis=1) > 1).any() or (moving.sum(axis=0) > 1).any():
