@@ -1,8 +1,6 @@
-"""`Trees`: what an ensemble of trees has learned, read from scikit-learn, XGBoost, LightGBM or CatBoost.
+"""`Trees`: what an ensemble has learned, read from scikit-learn, XGBoost, LightGBM or CatBoost, for searches alone.
 
-A row goes left where its number is at most the threshold, or its category is one of those that do. Libraries that
-compare with "less than", in float32, or in bits of a table are turned into that. What is read serves searches alone:
-whoever uses it compares it with the library's own answers, and certificates ask the library itself.
+A row goes left where its number is at most the threshold, or its category is one of those that do.
 """
 
 from __future__ import annotations

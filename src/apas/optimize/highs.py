@@ -1,16 +1,6 @@
 """HiGHS: LP relaxations, the dual bound, branch and bound on linear programs, and the mixed-integer solver.
 
-Whatever HiGHS says is advice. A point counts only if it is accepted by whoever asked, who evaluates the network itself;
-it may be accepted although some column that should be whole is not, since what the column of a unit stands for is
-decided by evaluating the unit. A bound counts only if it follows from dual variables by arithmetic done here.
-
-Whatever dual variables y a solver returns, ``cost @ v = y @ (matrix @ v) + (cost - y @ matrix) @ v``, and both sums are
-bounded by the ends of the rows and columns (weak duality). So any y gives a lower bound that needs no trust, only those
-of an optimum make it tight. A tree over the whole columns, with an LP relaxation at each node to suggest y, proves a
-bound without believing the solver anywhere.
-
-Most programs here are settled after a handful of linear programs, which take a tenth of what it takes to start a
-mixed-integer solver; so that comes last.
+Whatever it says is advice: a point counts if who asked accepts it, a bound if it follows from dual variables here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The leaves of all refits as boxes on a grid: exact margins of every one-feature move in one pass.
+"""The leaves of all refits as boxes on a grid of thresholds: exact margins of every one-feature move in one pass.
 
-Per feature the grid has the values between which trees tell differences. A box that holds a row, or fails to in one
-feature only, is all that moves of one feature can reach. Numbers, steps, categories and missing cells are places of the
-grid alike; what an encoder makes of them is looked up, so that one-hot columns fold into their category.
+What an encoder makes of numbers, steps, levels and missing cells is looked up: one-hot columns fold into a category.
 """
 
 from __future__ import annotations

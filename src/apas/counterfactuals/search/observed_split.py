@@ -1,11 +1,6 @@
-"""Listed models (checkpoints, refits) in two parts: some to search with, the others to certify on.
+"""Listed models in two parts, to search with and to certify on; what rows are to a search, as sums over features.
 
-What has been chosen by looking at a model says nothing about how it does on others. So the last models, as many as the
-claim needs, are not shown to the search; each of them certifies the candidate of a row once.
-
-To encode a table takes a pipeline milliseconds, and a search asks hundreds of times about dozens of models. What each
-feature adds to the columns of a model is found out once; a row is then a sum. Nothing that is read so certifies
-anything: the test encodes rows as each model itself does.
+Nothing that is read so certifies anything: the test encodes rows as each model itself does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""The cheapest rows that refits accept, from safest to cheapest, where models have no gradients.
+"""The cheapest rows that refits accept, from safest to cheapest, where models have no gradients: moves on a grid.
 
-A row moves on a grid. What every move of one feature does to the margins of all refits is a *sweep*: a pass over the
-table of their leaves (`leaf_table`), or answers of the models about all these rows in one batch.
-
-The rows of the path are asked for more and more modestly: the mean of the margins over the refits must be k of their
-standard deviations above 0, for a falling k that is fixed in advance.
+A *sweep* tells what every move of one feature does to the margins of all refits, by the leaf table or by the models.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The tests of a search: looks at candidates on draws of the search, and the tests that certify them.
 
-A search that may test several candidates must not certify each at full confidence: the one that passes was selected. So
-every certifying test of a row draws from a stream of its own, which nothing else has looked at, and test number j may
-use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank
-likewise. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
+Each certifying test has a stream of its own, and test number j the part 1 / (j (j + 1)) of the risk (parts of 1).
 """
 
 from __future__ import annotations

@@ -1,17 +1,6 @@
-"""`RobustOptimum`: the cheapest row that survives, by optimising the sampled constraint itself.
+"""`RobustOptimum`: the cheapest row that survives, by optimising the sampled constraint itself along linear steps.
 
-Near a point the slack is taken to be linear. With one linear constraint the cheapest point of a trust region is found
-greedily: go back to the input as far as the region allows, then move the features that give most slack for what they
-cost. What comes out is looked at as it is; the region shrinks where the slack was not linear, and grows where it was.
-
-A mixed-integer program makes the margin on the model itself as large as it must be, and takes the cheapest row of that
-margin; but rows of one margin differ in how much of it the shifts can take. Here the constraint is the one that is
-certified in the end: that at most so many of the sampled shifted models fail, or that a bound is proved.
-
-What is optimised to fail just as often as allowed fails a fresh test every other time. So the optimum is not what is
-tested, but a path through it: from rows that fail less often and cost more to rows that cost less. Its order is fixed
-before the fresh draws are made, all of it is tested on the same ones at full confidence, and the cheapest row before
-the first that fails is returned.
+What fails just as often as allowed fails a fresh test every other time: so a path through the optimum is tested.
 """
 
 from __future__ import annotations

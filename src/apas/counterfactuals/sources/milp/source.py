@@ -1,7 +1,6 @@
 """`MilpSource`: the nearest row with a wanted margin on a piecewise linear network, by mixed-integer programs.
 
-Within the cost of a good point, and with the margin that is asked for, most units can only be on one side of their
-kinks. How far each can go is a linear program; where that settles a unit, the others are settled more easily.
+Within the cost of a good point most units keep their phase: linear programs settle which, and the rest follows.
 """
 
 from __future__ import annotations
