@@ -76,11 +76,7 @@ def trees_of(
     of_probability: bool,
     cells: Callable[[Floats, Mapping[int, Sequence[Any]]], Floats],
 ) -> Trees:
-    """Read a fitted classifier; raises whatever error when it is none that can be read.
-
-    `threshold` is that of a probability, or of a score; `cells` turns encoded rows into numbers, given the labels of
-    columns with categories.
-    """
+    """Read a fitted classifier, or raise whatever; `cells` makes numbers of encoded rows, given labels of columns."""
     library, name = type(estimator).__module__.split(".")[0], type(estimator).__name__
     found: _Ensemble = _READERS[name if library == "sklearn" else library](estimator)
     sizes = [len(tree.column) for tree in found.trees]

@@ -9,7 +9,7 @@ import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -62,11 +62,9 @@ def solver_model(highspy: Any, program: Program, *, relaxed: bool, above: float 
 
 
 def dual_bound(program: Program, y: Floats, cost: Floats, low: Floats, high: Floats, *, counted: bool = True) -> float:
-    """A lower bound in real arithmetic on ``cost @ v`` between `low` and `high`, from dual variables of the rows.
-
-    With a cost of 0 it is above 0 only if no point satisfies the rows. Rounding is `counted` operation by operation, or
-    allowed for by a round 1e-12 of all magnitudes, which is enough for up to two thousand rows and columns.
-    """
+    """A lower bound in real arithmetic on ``cost @ v`` between `low` and `high`, from dual variables of the rows."""
+    # With a cost of 0 it is above 0 only if no point satisfies the rows. Rounding is `counted` operation by operation,
+    # or allowed for by 1e-12 of all magnitudes, which is enough for up to two thousand rows and columns.
     ends = np.where(y > 0, program.row_low, program.row_high)
     y = np.where(np.isfinite(ends), y, 0.0)  # a side that does not exist proves nothing
     sides = np.where(y == 0, 0.0, ends)
@@ -126,10 +124,7 @@ class LpRelaxation:
 def _branch(
     program: Program, examine: Examine, *, nodes: int, deadline: float, going: Callable[[float], bool], deep: bool
 ) -> bool:
-    """Branch and bound: examine nodes while it is worth `going` on, the most promising first; False if limits end it.
-
-    `deep` goes depth first: it takes the node that was made last, whose LP differs least from the one before.
-    """
+    """Branch and bound: examine nodes while it is worth `going` on; False if limits end it; `deep` goes depth first."""
     order, examined, waiting = 0, 0, [(-np.inf, 0, program.low, program.high)]
     while waiting and going(waiting[0][0]):
         if examined >= nodes or time.monotonic() > deadline:
@@ -290,8 +285,7 @@ def _prove_node(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[fl
     return dual_bound(program, relaxation.duals, program.cost, low, high), relaxation.values
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """What the mixed-integer solver says: a lower bound on the objective, and a point."""
 
     bound: float

@@ -29,14 +29,11 @@ EDGE = 1e-5  # margins closer to 0 are left alone: libraries that sum in float32
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of all features, ascending with missing ones last, which of them every row has, and cuts.
-
-    `cuts` counts the places before each value at which some refit tells two of them apart.
-    """
+    """The values of all features, ascending with missing ones last, and which of them every row has."""
 
     values: tuple[Floats, ...]
     common: tuple[Bools, ...]
-    cuts: tuple[Integers, ...]
+    cuts: tuple[Integers, ...]  # counts the places before each value at which some refit tells two of them apart
 
 
 class RowGrid:
@@ -276,10 +273,7 @@ class _Encoder:
         return self.task.encoded(rows) if self._mixed is None else self._mixed
 
     def columns(self, values: Sequence[Floats], encoded: Floats | None = None) -> tuple[Integers, list[Floats]] | None:
-        """The feature that each column depends on, and its numbers for the values of that feature.
-
-        `encoded` is what the model makes of the rows that are asked about, if somebody knows.
-        """
+        """The feature that each column depends on, and its numbers for these; `encoded` rows, if they are known."""
         sizes = [len(v) for v in values]
         if self.plain:  # all features at once: row number i has value number i of each
             rows = np.stack([v[np.arange(max(sizes)) % len(v)] for v in values], axis=1)

@@ -21,7 +21,7 @@ from apas.models.base import Model, class_indices
 #: How many standard deviations of the refits' margins their mean must lie above 0 along a path, safest first.
 LADDER = (5.0, 4.0, 3.0, 2.5, 2.0, 1.65, 1.3)
 #: Rows of the path are looked for at these, among all that the search came across. They do not lie closer: a path
-#: without gaps would end at the second failure of 93 refits, with a row that on average 1 - 2 / 94 of all refits accept.
+#: without gaps would end at the second failure of 93 refits, where on average no more than 1 - 2 / 94 of all accept.
 RUNGS = (8, 7.5, 7, 6.5, 6, 5.6, 5.2, 4.9, 4.6, 4.3, 4, 3.8, 3.6, 3.4, 3.2, 3, 2.8, 2.6, 2.4, 2.2, 2, 1.8, 1.6, 1.4)
 #: The same for the margin of one model, in units of the median margin of known rows of the class.
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -129,11 +129,7 @@ class RefitSearch:
     def path(
         self, demands: Sequence[Demand], starts: Integers, rungs: Sequence[Demand] = (), saves: float = 1e-9
     ) -> Floats:
-        """Rows from the safest to the cheapest: for each demand the cheapest that was met, if cheaper than the last.
-
-        The search is for `demands`; `rungs`, which may lie closer, are looked for among all rows that it came across.
-        Each row costs less than the one before by the part `saves` at least.
-        """
+        """Search for `demands`; of all rows seen the cheapest for each of `rungs`, each cheaper by the part `saves`."""
         self.look([self.grid.start, *starts])
         begins = [*starts, *self._climb(demands[0], starts)]
         last: tuple[float, Indices | None] = (np.inf, None)
@@ -162,10 +158,7 @@ class RefitSearch:
         return found
 
     def _cheapest_met(self, rungs: Sequence[Demand], saves: float) -> Floats:
-        """For each rung the cheapest of all rows that were looked at which meets it, if cheaper than those before.
-
-        Where the first rung is out of reach, the row that misses by the least the last one that no row meets is first.
-        """
+        """For each rung the cheapest row that meets it; first the safest, where the first rung is out of reach."""
         states = np.array([np.frombuffer(key, dtype=self.grid.start.dtype) for key in self.known])
         costs, sweeps = np.array([self.grid.costs(s) for s in states]), np.stack(list(self.known.values()), axis=1)
         kept, cheapest, missed = list[Floats](), np.inf, None

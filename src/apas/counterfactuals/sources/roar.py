@@ -338,10 +338,7 @@ class Roar:
         )
 
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
-        """Different rows, allowed by the space and valid on the model: the one of `radius`, then others by cost.
-
-        The generator returns why there are no more.
-        """
+        """Different rows, allowed by the space and valid on the model: the one of `radius`, then others by cost."""
         place = InSpace(search)
         lines = self._lines(search, place)
         if lines is None:
