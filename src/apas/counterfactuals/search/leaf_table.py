@@ -347,15 +347,17 @@ class _Encoder:
         feature = np.where(trees.column >= 0, owner[trees.column], 0)
         runs: list[list[tuple[Indices, Indices, Indices]]] = [[], []]  # per side: nodes, and places that go there
         for c, given in enumerate(numbers):
-            nodes = np.flatnonzero(trees.column == c)
+            if not len(nodes := np.flatnonzero(trees.column == c)):
+                continue
             left = given <= trees.threshold[nodes, None]
             left[:, np.isnan(given)] = trees.missing_left[nodes, None]
-            for place in np.flatnonzero(np.isin(nodes, list(trees.levels))):
+            for place in np.flatnonzero(np.isin(nodes, list(trees.levels))) if trees.levels else ():
                 left[place] = trees.goes_left(int(nodes[place]), given)
             cuts[owner[c]] |= (left[:, 1:] != left[:, :-1]).any(axis=0)
             for side, inside in enumerate((left, ~left)):
-                edges = np.diff(np.pad(inside.astype(np.int8), ((0, 0), (1, 1))), axis=1)
-                (row, first), last = np.nonzero(edges == 1), np.nonzero(edges == -1)[1] - 1
+                padded = np.zeros((len(nodes), len(given) + 2), dtype=bool)  # np.pad takes longer than all the rest
+                padded[:, 1:-1] = inside
+                (row, first), last = np.nonzero(inside & ~padded[:, :-2]), np.nonzero(inside & ~padded[:, 2:])[1]
                 runs[side].append((nodes[row], first, last))
         ends = [_first_and_last(runs[side], len(feature)) for side in (0, 1)]
         return self._descend(feature, ends, np.array([len(v) - 1 for v in values]))

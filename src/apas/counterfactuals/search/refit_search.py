@@ -217,11 +217,11 @@ class RefitSearch:
                 first = np.unique(self.grid.feature[some], return_index=True)[1]
                 options += [(float(estimate[m]), number, int(m)) for m in some[first]]
                 some = np.delete(some, first)
-        following: dict[bytes, Indices] = {}
+        following, before = dict[bytes, Indices](), {state.tobytes() for state in beam}
         for _, number, move in sorted(options):
             state = self.grid.moved(beam[number], move)
-            if state.tobytes() not in following and not any((state == old).all() for old in beam):
-                following[state.tobytes()] = state
+            if (key := state.tobytes()) not in before:
+                following.setdefault(key, state)
             if len(following) == BEAM:
                 break
         return best, list(following.values())
