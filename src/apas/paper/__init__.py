@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ Results = Sequence[Mapping[str, Any]]
 
 def package_text(name: str) -> str:
     """A text file that comes with this package."""
-    return files("apas.paper").joinpath(name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def package_table(name: str) -> list[dict[str, str]]:

@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import os
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -261,6 +260,8 @@ def _download(address: str, patience: float) -> bytes:
 
 def _unpack(content: bytes, member: str | None) -> bytes:
     """The bytes themselves, or those of a file in the archive that they are."""
+    import zipfile  # the commands are listed without it
+
     if member is None:
         return content
     try:

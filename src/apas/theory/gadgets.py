@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from importlib.resources import files
 from itertools import combinations, groupby, pairwise, product
 from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -267,7 +267,7 @@ class PaperGadgets:
             (_against(end, [[(n, n), (m, m)]], _inside(TIE)), lacking),
             (_against(c, [[JUST_0] * 3], _inside(JUST_0)), None),
         ]
-        said = csv.reader(files("apas.theory").joinpath("lemmas.csv").read_text(encoding="utf-8").splitlines())
+        said = csv.reader(Path(__file__).with_name("lemmas.csv").read_text(encoding="utf-8").splitlines())
         return [
             LemmaCheck(gadget, statement, *against, corrected.format(k=k))
             for (gadget, statement, corrected), against in zip(said, found, strict=True)
