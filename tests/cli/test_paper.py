@@ -17,7 +17,7 @@ import pytest
 from command_line import run
 from conftest import shared_folder
 
-from apas.cli import paper
+from apas.cli import research as paper
 from apas.datasets import DATASETS
 from apas.paper.experiment import EXPERIMENTS
 from apas.paper.store import code_version
