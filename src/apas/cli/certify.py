@@ -43,7 +43,7 @@ def certify_command(
         optional("Share of the shifts that must keep the class (sampling, enumeration).", "0.995; 1 with enumeration"),
     ] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
+    samples: options.Samples = None,
     test: Annotated[
         SamplingTest | None, optional("May it go on, or is the number fixed (sampling)?", "fixed with --samples")
     ] = None,
@@ -147,7 +147,7 @@ def _continue(model: Path, file: Path, samples: int | None, given: list[str], co
         raise InputError(f"`{given[0]}` goes without `--continue`, whose file has all that; leave it out.")
     found = load_certificates(file)
     with workers(common.jobs, common.dask) as n_jobs:
-        more = found.continued(n_samples=samples, model=common.layers().read(model), n_jobs=n_jobs)
+        more = found.continued(n_samples=samples, model=common.read(model), n_jobs=n_jobs)
     give(more, print_certificates, as_json=common.as_json, save=common.save)
 
 
@@ -192,12 +192,10 @@ def max_shift_command(
     search: Annotated[
         SearchName | None, optional("How to search (sampling).", "rays; confirm above 100,000 parameters")
     ] = None,
-    coverage: Annotated[
-        float | None, optional("Share of the shifts that must keep the class (sampling).", "0.995")
-    ] = None,
+    coverage: options.Coverage = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
-    time_limit: options.TimeLimit = None,
+    time_limit: Annotated[float | None, optional("Seconds per row (exact, cascade).", "60")] = None,
     seeds: options.SeedOptions,
     limit: Annotated[
         float | None, optional("Where to stop looking.", "10 times the largest parameter; 10 if relative")

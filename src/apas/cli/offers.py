@@ -12,7 +12,7 @@ from typer import Argument, Option
 from apas.cli import options
 from apas.cli.options import OfferOptions, group_options, optional, parse_pairs, pick_method, split_words
 from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_json, print_line, print_table, write_out
-from apas.cli.promises import read_references
+from apas.cli.promises import ReferenceColumn, References, read_references
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def generate_command(
     method: Annotated[
         options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
     ] = options.MethodName.sampling,
-    coverage: Annotated[float | None, optional("Share of shifts that must keep the class (sampling).", "0.995")] = None,
+    coverage: options.Coverage = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
+    samples: options.Samples = None,
     k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
     max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, Option(help="Seconds for the searches of all rows.")] = None,
@@ -123,9 +123,9 @@ def menu_command(
     offers: OfferOptions,
     features: Annotated[str | None, optional("Features to choose from, with commas.", "all that may change")] = None,
     size: Annotated[int, Option(help="How many features a set has at most.")] = 2,
-    coverage: Annotated[float | None, optional("Share of shifts that must keep the class.", "0.995")] = None,
+    coverage: options.Coverage = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, Option(help="How many shifted models to draw.")] = None,
+    samples: options.Samples = None,
     time_limit: Annotated[float | None, Option(help="Seconds for all searches.")] = None,
     seed: options.Seed = None,
     movement: options.ShiftOptions,
@@ -144,23 +144,21 @@ def menu_command(
 
     apas menu model.json rejected.csv --space space.toml --delta 0.05 --beyond --out menu.html --save promises.json
     """
-    from apas import menu
+    from apas import menu, save_certificates
     from apas.cli.workers import workers
 
     check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
     movement.check_delta(delta)
     how = pick_method(options.MethodName.sampling, coverage=coverage, confidence=confidence, samples=samples)
     net = layers.read(model)
-    table, about = offers.read(net, rows)
+    table, about = offers.open(net, rows)
     chosen: dict[str, Any] = {"features": None if features is None else split_words(features), "size": size}
     with workers(jobs, dask) as n_jobs:
         claimed: dict[str, Any] = {"shifts": movement.pick(), "method": how, "n_jobs": n_jobs, "rng": seed}
-        found = menu(net, table, delta, **about, **chosen, **claimed, time_limit=time_limit)
+        found = menu(net, table.read(), delta, **about, **chosen, **claimed, time_limit=time_limit)
     if out is not None:
         write_out(out, found.to_html())
     if save is not None:
-        from apas import save_certificates
-
         save_certificates(found.offers, save)
     give(found, print_menu, as_json=as_json)
 
@@ -181,10 +179,8 @@ def letter_command(
     certificates: options.CertificatesFile,
     *,
     folder: Annotated[Path, Option("--folder", "-o", help="Where to write the pages.")] = Path("letters"),
-    references: Annotated[
-        Path | None, optional("File with a reference per row, one per line; or a CSV file.", "names of rows")
-    ] = None,
-    reference_column: Annotated[str | None, optional("Column of the CSV file that holds the references.")] = None,
+    references: References = None,
+    reference_column: ReferenceColumn = None,
     expires: Annotated[str | None, optional("Last day of the promises (UTC), such as 2027-06-30.")] = None,
     answer: Annotated[str | None, optional("What the class means to people.", "its name")] = None,
     name: Annotated[list[str] | None, optional("What people call a feature: FEATURE=WORDS; several times.")] = None,

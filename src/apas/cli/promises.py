@@ -35,7 +35,6 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     from apas.contracts.audit import AuditReport
     from apas.contracts.verify import VerifyReport
-    from apas.models.base import Model
 
 
 CHECK_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
@@ -123,7 +122,7 @@ def print_checks(report: VerifyReport) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class AuditOptions:
+class AuditOptions(options.LayerOptions):
     """What both audits take: of a certificate file, and of a ledger."""
 
     validity_only: Annotated[
@@ -131,15 +130,9 @@ class AuditOptions:
     ] = False
     space: Annotated[Path | None, optional("TOML file that says what repairs may change.")] = None
     no_repairs: Annotated[bool, Option("--no-repairs", help="Do not look for repairs.")] = False
-    activation: options.Activation = None
-    output: options.Output = None
     as_json: options.Json = False
     markdown: Annotated[Path | None, Option(help="Write the report to this Markdown file, too.")] = None
     junit: Annotated[Path | None, Option(help="Write the report to this JUnit XML file, too.")] = None
-
-    def read(self, path: Path) -> Model:
-        """Read a model file."""
-        return options.LayerOptions(self.activation, self.output).read(path)
 
     def check_outputs(self, *inputs: Path | Sequence[Path] | None, out: Path | None = None) -> None:
         """Refuse files to write that are among those that are read."""
@@ -247,6 +240,10 @@ ledger_app = typer.Typer(
 )
 #: What SQLite keeps beside the file.
 BESIDE = ("-wal", "-shm", "-journal")
+References = Annotated[
+    Path | None, optional("File with a reference per row, one per line; or a CSV file.", "names of rows")
+]
+ReferenceColumn = Annotated[str | None, optional("Column of the CSV file that holds the references.")]
 LedgerPlace = Annotated[str, Argument(metavar="LEDGER", help="Ledger: a file (SQLite), or postgresql://...")]
 TrustClock = Annotated[
     bool,
@@ -269,15 +266,13 @@ PromiseState = StrEnum("PromiseState", "open honoured broken expired withdrawn")
 def add_command(
     ledger: Annotated[str, Argument(help="Ledger: a file, or postgresql://...; made if there is none.")],
     certificates: options.CertificatesFile,
-    references: Annotated[
-        Path | None, optional("File with a reference per row, one per line; or a CSV file.", "names of rows")
-    ] = None,
-    reference_column: Annotated[str | None, optional("Column of the CSV file that holds the references.")] = None,
+    references: References = None,
+    reference_column: ReferenceColumn = None,
     expires: Annotated[str | None, optional("Last day of the promises (UTC), such as 2027-06-30.", "never")] = None,
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
-    """Add the certified rows of a certificate file, each in a transaction of its own; again does no harm.
+    """Add the certified rows of a certificate file, up to twenty in a transaction; again does no harm.
 
     Example:  apas ledger add ledger.db promises.json --references applicants.txt
     """

@@ -82,11 +82,6 @@ class BlockJob:
         return BlockLines(*self.write(found, start), tuple(dict.fromkeys([*told, *getattr(found, "notes", ())])))
 
 
-def run_block(job: BlockJob, start: int, block: Any) -> BlockLines:
-    """What a worker does."""
-    return job(start, block)
-
-
 def write_certificates(found: Any, start: int) -> tuple[str, bytes]:
     """Certificates, or largest shifts, as a certificate file has them."""
     top, *lines = line_parts(found)
@@ -163,7 +158,7 @@ class Journal:
             return
         append_bytes(self.part, f"{json.dumps({'rows': self.count, 'digest': self.digest.hexdigest()})}\n".encode())
         if self.out.suffix.lower() == ".parquet":
-            from apas.contracts.parquet import write_parquet
+            from apas.contracts.certificate_lines import write_parquet
 
             write_parquet(self.part, self.out)
             self.part.unlink()
@@ -212,7 +207,7 @@ def stream(
     if not journal.is_done:
         with Progress(total - start, "rows") as progress:
             numbered = ((start + i * size, block) for i, block in enumerate(source.blocks(size, start)))
-            for written in answers_in_order(run_block, job, numbered, jobs, dask):
+            for written in answers_in_order(BlockJob.__call__, job, numbered, jobs, dask):
                 before = max(0, journal.count)
                 journal.add(written)
                 progress.advance((journal.count - before) // each)
