@@ -17,23 +17,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from apas._atomic import append_bytes, write_bytes, write_text
 from apas.cli.output import STREAMED, print_line, print_note
 from apas.contracts.certificate_file import checked_seal, line_parts, load_certificates, raw_lines, stored_blocks
 from apas.display.progress import Progress
 from apas.errors import InputError
-
-
-class BlockSource(Protocol):
-    """Rows that come in blocks."""
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-
-    def blocks(self, size: int, start: int) -> Iterator[Any]:
-        """The rows from number `start` on, so many at a time."""
 
 
 class StoredRows:
@@ -180,7 +170,7 @@ def digest_of(path: Path | None) -> str | None:
 
 def stream(
     make_job: Callable[[int], BlockJob],
-    source: BlockSource,
+    source: Any,
     size: int,
     out: Path,
     question: dict[str, Any],

@@ -101,18 +101,12 @@ def entry_lines(found: Any, certificates: Any, radii: Any, readings: Readings) -
             "null" if text == "NaN" else text for text in json.dumps(told.margins.ravel().tolist())[1:-1].split(", ")
         ]
         answers = [answer.of(rows) for answer in texts]
+        # the encoder takes a call per name, numbers are written faster
+        called = list(map(str if all(type(name) is int for name in names) else write_line, names))
         blocks = []
-        for layout, which, write in ((_LINE, 0, write_line), (_SORTED, 1, write_sorted)):
+        for layout, which in ((_LINE, 0), (_SORTED, 1)):
             said = [[both[which] for both in answer] for answer in answers]
-            columns = (
-                map(write, names),
-                values[which],
-                encoded[which],
-                inputs[which],
-                margins[::2],
-                margins[1::2],
-                *said,
-            )
+            columns = (called, values[which], encoded[which], inputs[which], margins[::2], margins[1::2], *said)
             blocks.append(list(map(layout.format, *columns)))
         yield blocks[0], blocks[1]
 
@@ -184,8 +178,11 @@ def read_lines(lines: Sequence[str], start: int, known: tuple[Distinct, Distinct
 
 def _read_numbers(parts: list[tuple[str, ...]], start: int, known: tuple[Distinct, Distinct]) -> Block:
     """Entries whose cells are numbers; ValueError if these would be written in other words."""
-    columns = []
+    columns = list[Any]()
     for texts in parts[:6]:
+        if len(columns) == 2 and texts == parts[1]:  # rows that are already in the model's units
+            columns.append(columns[1])
+            continue
         text = f"[{', '.join(texts)}]"
         columns.append(json.loads(text))
         if write_line(columns[-1]) != text:
@@ -196,9 +193,10 @@ def _read_numbers(parts: list[tuple[str, ...]], start: int, known: tuple[Distinc
         [read.of_text(text, f"certificates[{start + i}].{key}") for i, text in enumerate(texts)]
         for texts, key, read in zip(parts[6:], _ENTRY[5:], known, strict=True)
     ]
-    short = [[text.replace(", ", ",") for text in texts] for texts in parts[1:4]]
+    short = [[text.replace(", ", ",") for text in texts] for texts in (parts[1], parts[3])]
+    short.insert(1, short[0] if encoded is values else [text.replace(", ", ",") for text in parts[2]])
     said = [[text for _, text in answer] for answer in answers]
-    whole = list(map(_SORTED.format, map(write_sorted, labels), *short, *parts[4:6], *said))
+    whole = list(map(_SORTED.format, parts[0], *short, *parts[4:6], *said))
     codes = [[code for code, _ in answer] for answer in answers]
     return Block(labels, values, np.array(encoded, dtype=np.float64), inputs, margins, codes[0], codes[1], whole)
 
