@@ -116,7 +116,10 @@ def test_table2(capsys, tmp_path, monkeypatch):
     assert (networks["accuracy"] > networks["majority"]).all()
     for name in ("table2.md", "table2-networks.md", "table2.png", "table2.svg", "results.sqlite"):
         assert (tmp_path / "out" / name).stat().st_size > 0
-    assert f"Made by `apas paper table2 --quick` with apas {apas.__version__}+" in (tmp_path / "out" / "table2.md").read_text()
+    assert (
+        f"Made by `apas paper table2 --quick` with apas {apas.__version__}+"
+        in (tmp_path / "out" / "table2.md").read_text()
+    )
     before = (tmp_path / "out" / "table2.csv").read_bytes()
     assert run(capsys, *words)[0] == 0
     assert (tmp_path / "out" / "table2.csv").read_bytes() == before
