@@ -1,8 +1,6 @@
-"""Regions as part of a search: what an offer has to bear besides its own numbers, and how points do with that.
+"""What an offer has to bear besides its own numbers: a tolerance of each, and numbers beyond those it changes.
 
-A tolerance is how far each number may be off; beyond is that changed numbers may go further the same way. The search
-asks for the least margin over the region by linear bounds on the draws of the search; what certifies in the end are
-fresh draws, on which the region is proved (`apas.certification.region_claims`).
+Searches ask for linear bounds on their own draws; fresh ones certify (`apas.certification.region_claims`).
 """
 
 from __future__ import annotations
