@@ -33,13 +33,13 @@ def is_path(value: object) -> bool:
 
 def check_probability(value: Any, name: str, owner: str) -> float:
     """Give `value` as a float in the open interval (0, 1)."""
-    message = f"`{name}` of {owner} must be a number strictly between 0 and 1, got {reprlib.repr(value)}."
     try:
         number = np.nan if isinstance(value, bool | str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(message) from None
+        number = np.nan
     if not 0.0 < number < 1.0:
-        raise InputError(message)
+        told = f"must be a number strictly between 0 and 1, got {reprlib.repr(value)}"
+        raise InputError(f"`{name}` of {owner} {told}.")
     return number
 
 

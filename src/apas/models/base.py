@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -329,7 +329,7 @@ CAPABILITIES = (
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
     """Position in `classes` of the wanted class of each row."""
-    positions = {label: i for i, label in enumerate(classes)}
+    positions = _positions(tuple(classes))
     if isinstance(target, str | int | float | np.generic):
         return np.full(rows, _position(positions, target, classes))
     labels = np.asarray(target, dtype=object)
@@ -342,6 +342,12 @@ def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
         )
     found = [_position(positions, label, classes) for label in labels.reshape(-1).tolist()]
     return np.broadcast_to(np.array(found, dtype=np.intp), (rows,))
+
+
+@lru_cache
+def _positions(classes: tuple[Any, ...]) -> dict[Any, int]:
+    """Where each class stands; classes that are equal, such as 1 and True, are found by each other's names anyway."""
+    return {label: i for i, label in enumerate(classes)}
 
 
 def _position(positions: dict[Any, int], label: Any, classes: tuple[Any, ...]) -> int:
