@@ -26,6 +26,7 @@ from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.interval_network import IntervalNetwork, IntervalNetworks
+from apas.certification.methods.bounds import no_network
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
@@ -250,6 +251,8 @@ class Enumeration:
         got, question = type(question.shifts).__name__, question.embedded
         if closed_share(question):
             return None
+        if (complaint := no_network(question, "Enumeration")) is not None:
+            return complaint
         if not isinstance(question.geometry, Box):
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
             return f'{needs}, got {got}; use method="sampling" for other sets.'
@@ -261,11 +264,6 @@ class Enumeration:
         if question.tied:
             needs = f"Enumeration needs parameters that are each used once, but {question.tied}"
             return f'{needs}; use method="sampling".'
-        if question.network is None:
-            return (
-                f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one with "
-                'the same parameters; use method="sampling".'
-            )
         return None
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
