@@ -1,10 +1,7 @@
 """What a model offers, its parameters as one vector, and wrappers that offer what is inside them.
 
-Every model predicts (`Predicts`); one whose parameters can be shifted is a `Model`; what else it has, `offers` tells.
-
-The margin of a row towards a class is, for a binary model, ``logit(p) - logit(threshold)`` for class 1 and its
-negative for class 0 (for scores compared with a threshold themselves: ``score - threshold``); with more classes it
-is the wanted score minus the best other one.
+The margin of a row is ``logit(p) - logit(threshold)`` towards class 1 of two and its negative towards class 0 (for
+scores compared with a threshold themselves: ``score - threshold``), else the wanted score minus the best other one.
 """
 
 from __future__ import annotations
@@ -44,26 +41,19 @@ class Parameters:
     ----------
     values : ndarray of shape (k,)
         Every parameter, read-only float64.
-    names : tuple of str
-        One name per tensor, such as ``"layer0.weight"``.
+    names, layers : tuple of str
+        One name per tensor, such as ``"layer0.weight"``, and the layer it belongs to.
     kinds : tuple of str
-        ``"weight"`` or ``"bias"`` per tensor, or ``"absent"``: the zeros of a bias that does not exist, which no shift
-        set moves.
-    layers : tuple of str
-        The layer each tensor belongs to.
-    shapes : tuple of tuple of int
-        Shape per tensor.
-    slices : tuple of slice
-        Where each tensor lies in `values`.
+        ``"weight"`` or ``"bias"``, or ``"absent"``: the zeros of a bias that does not exist, which no shift set moves.
+    shapes, slices : tuple
+        Shape per tensor, and where it lies in `values`.
 
     Examples
     --------
     >>> p = Parameters.from_arrays([[[1.0, 2.0]], [3.0, 4.0]], names=["out.weight", "out.bias"],
     ...                            kinds=["weight", "bias"], layers=["out", "out"])
-    >>> p.values, p.shapes
-    (array([1., 2., 3., 4.]), ((1, 2), (2,)))
-    >>> p.layer_names
-    ('out',)
+    >>> p.values, p.shapes, p.split(p.values)
+    (array([1., 2., 3., 4.]), ((1, 2), (2,)), [array([[1., 2.]]), array([3., 4.])])
     """
 
     values: Floats
@@ -77,15 +67,7 @@ class Parameters:
     def from_arrays(
         cls, arrays: Sequence[ArrayLike], *, names: Sequence[str], kinds: Sequence[str], layers: Sequence[str]
     ) -> Parameters:
-        """Join arrays into one vector.
-
-        Parameters
-        ----------
-        arrays : sequence of array_like
-            One array per tensor, in the order in which the vector shall hold them.
-        names, kinds, layers : sequence of str
-            One entry per tensor; `kinds` holds ``"weight"``, ``"bias"`` or ``"absent"``.
-        """
+        """Join arrays, one per tensor, into one vector; `kinds` holds ``"weight"``, ``"bias"`` or ``"absent"``."""
         if not len(arrays) == len(names) == len(kinds) == len(layers):
             raise InputError(
                 "`arrays`, `names`, `kinds` and `layers` of Parameters.from_arrays must have the same length, "
@@ -119,15 +101,7 @@ class Parameters:
         return self.values[self.slices[index]].reshape(self.shapes[index])
 
     def split(self, vector: Floats) -> list[Floats]:
-        """Cut a vector (k,) like `values`, or a stack of them (n, k), into tensors: views, one per tensor.
-
-        >>> p = Parameters.from_arrays([[[1.0, 2.0]], [3.0]], names=["weight", "bias"],
-        ...                            kinds=["weight", "bias"], layers=["out", "out"])
-        >>> p.split(np.arange(3.0))
-        [array([[0., 1.]]), array([2.])]
-        >>> [tensor.shape for tensor in p.split(np.zeros((5, 3)))]
-        [(5, 1, 2), (5, 1)]
-        """
+        """Cut a vector (k,) like `values`, or a stack of them (n, k), into tensors: views, one per tensor."""
         stack = vector.shape[:-1]
         # cutting the last axis in pieces never needs a copy, whatever the memory order
         return [vector[..., part].reshape(stack + s) for part, s in zip(self.slices, self.shapes, strict=True)]
@@ -157,11 +131,7 @@ def members(capability: Any) -> tuple[str, ...]:
 
 @runtime_checkable
 class Predicts(Protocol):
-    """A classifier that need not have parameters: enough where only its decisions count.
-
-    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`. Where nothing but
-    the class is known, it is 1 or -1.
-    """
+    """A classifier that need not have parameters; where nothing but the class is known, margins are 1 or -1."""
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -177,10 +147,7 @@ class Predicts(Protocol):
 
 @runtime_checkable
 class Model(Predicts, Protocol):
-    """A classifier whose parameters can be shifted.
-
-    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`.
-    """
+    """A classifier whose parameters can be shifted; margins are at least 0 where it gives the target class."""
 
     @property
     def parameters(self) -> Parameters:
@@ -190,7 +157,6 @@ class Model(Predicts, Protocol):
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
 
 
-@runtime_checkable
 class Named(Protocol):
     """A model that knows the names of its columns."""
 
@@ -199,7 +165,6 @@ class Named(Protocol):
         """Names of the columns a user passes, or None."""
 
 
-@runtime_checkable
 class Raw(Protocol):
     """A model that takes rows in raw units and turns them into model units itself."""
 
@@ -211,7 +176,6 @@ class Raw(Protocol):
         """Rows in raw units (array or data frame) as a matrix in model units."""
 
 
-@runtime_checkable
 class Dense(Protocol):
     """A model that is a dense feed-forward network in model units."""
 
@@ -219,7 +183,6 @@ class Dense(Protocol):
         """Give the same network as a `FeedForward`."""
 
 
-@runtime_checkable
 class Chained(Protocol):
     """A model that is a dense network but for how its parameters stand in it."""
 
@@ -230,7 +193,6 @@ class Chained(Protocol):
         """Why it is not dense after all, with the name of the layer; empty if it is."""
 
 
-@runtime_checkable
 class Differentiable(Protocol):
     """A model whose margins have gradients, each row on a shifted model of its own."""
 
@@ -241,7 +203,6 @@ class Differentiable(Protocol):
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
 
 
-@runtime_checkable
 class Scaled(Protocol):
     """A model that knows how large the numbers get inside it."""
 
@@ -249,7 +210,6 @@ class Scaled(Protocol):
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
 
 
-@runtime_checkable
 class Arithmetic(Protocol):
     """A model that knows in which arithmetic it is computed where it is used; all others are taken at their word."""
 
@@ -258,7 +218,6 @@ class Arithmetic(Protocol):
         """The name of its floating point numbers: "float64" or "float32"."""
 
 
-@runtime_checkable
 class LibraryBacked(Protocol):
     """A model made from another library's object, which can be asked for its own opinion."""
 
@@ -266,7 +225,6 @@ class LibraryBacked(Protocol):
         """Classes of the raw rows `X` according to the library that trained the model."""
 
 
-@runtime_checkable
 class ReadsOnce(Protocol):
     """A model whose preprocessing takes long, and its library's opinion goes through it: both can be had in one go."""
 
@@ -274,7 +232,6 @@ class ReadsOnce(Protocol):
         """What `encode` and `library_classes` say of the raw rows `X`."""
 
 
-@runtime_checkable
 class Described(Protocol):
     """A model whose architecture (and preprocessing) can be written down."""
 
@@ -282,7 +239,6 @@ class Described(Protocol):
         """All that decides the output besides the parameters, as JSON values."""
 
 
-@runtime_checkable
 class ReadsCells(Protocol):
     """A model that takes rows as they are: its units of a number are the user's, and other cells have codes."""
 
@@ -291,7 +247,6 @@ class ReadsCells(Protocol):
         """Whether it does."""
 
 
-@runtime_checkable
 class Learned(Protocol):
     """A model that has learned something else than parameters, such as trees."""
 
@@ -299,7 +254,6 @@ class Learned(Protocol):
         """SHA-256 over all of it."""
 
 
-@runtime_checkable
 class Leaves(Protocol):
     """A model that may be an ensemble of trees."""
 
@@ -307,7 +261,6 @@ class Leaves(Protocol):
         """Its trees, as encoded rows meet them, or None if it has none that can be read."""
 
 
-@runtime_checkable
 class FromEstimator(Protocol):
     """A model that was read from a fitted classifier, which can be written to a file and fitted anew."""
 
@@ -330,8 +283,19 @@ CAPABILITIES = (
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
     """Position in `classes` of the wanted class of each row."""
     positions = {label: i for i, label in enumerate(classes)}
+
+    def position(label: Any) -> int:
+        try:
+            return positions[label]
+        except (KeyError, TypeError):  # TypeError: an unhashable label, such as a list
+            same = isinstance(label, str) and label in [str(c) for c in classes]
+            hint = " (a text, while the classes are not)" if same else ""
+            shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
+            shown += ", ..." if len(classes) > 10 else ""
+            raise InputError(f"`target` must be one of the model's classes ({shown}), got {label!r}{hint}.") from None
+
     if isinstance(target, str | int | float | np.generic):
-        return np.full(rows, _position(positions, target, classes))
+        return np.full(rows, position(target))
     labels = np.asarray(target, dtype=object)
     if labels.ndim > 1:
         raise InputError(f"`target` must be one class or one per row, got an array of shape {labels.shape}.")
@@ -340,19 +304,8 @@ def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
             f"`target` must be one class or one per row ({rows}), got {len(labels)} values; "
             "pass a single label to want the same class for all rows."
         )
-    found = [_position(positions, label, classes) for label in labels.reshape(-1).tolist()]
+    found = [position(label) for label in labels.reshape(-1).tolist()]
     return np.broadcast_to(np.array(found, dtype=np.intp), (rows,))
-
-
-def _position(positions: dict[Any, int], label: Any, classes: tuple[Any, ...]) -> int:
-    try:
-        return positions[label]
-    except (KeyError, TypeError):  # TypeError: an unhashable label, such as a list
-        same = isinstance(label, str) and label in [str(c) for c in classes]
-        hint = " (a text, while the classes are not)" if same else ""
-        shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
-        shown += ", ..." if len(classes) > 10 else ""
-        raise InputError(f"`target` must be one of the model's classes ({shown}), got {label!r}{hint}.") from None
 
 
 def needs_strict(classes: tuple[Any, ...], target: Array) -> Bools:
@@ -370,14 +323,14 @@ NO_PARAMETERS = Parameters.from_arrays([], names=[], kinds=[], layers=[])
 
 
 class ModelWrapper:
-    """A model around an inner one, which has what a subclass defines, and of the rest exactly what the inner one has.
+    """A model around an inner one, which has what a subclass defines, and of the rest exactly what the inner one has."""
 
-    Members of the inner model are bound once, so that `offers` never sees one that is not there, and no margin takes
-    a detour.
-    """
+    # Members of the inner model are bound once, so that `offers` never sees one that is not there, and no margin takes
+    # a detour; but for the number of features, which some learn from the first rows that they see.
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        self.parameters: Parameters = getattr(inner, "parameters", NO_PARAMETERS)
         for name in [name for capability in CAPABILITIES for name in members(capability)]:
             if not hasattr(type(self), name) and hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
@@ -387,16 +340,6 @@ class ModelWrapper:
         def __getattr__(self, name: str) -> Any: ...
 
     @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels of the inner model."""
-        return self._inner.classes  # type: ignore[no-any-return]
-
-    @property
     def n_features(self) -> int:
         """Number of inputs of the inner model."""
         return self._inner.n_features  # type: ignore[no-any-return]
-
-    @property
-    def parameters(self) -> Parameters:
-        """Parameters of the inner model; none if it can only predict."""
-        return getattr(self._inner, "parameters", NO_PARAMETERS)
