@@ -69,10 +69,8 @@ class Parameters:
     ) -> Parameters:
         """Join arrays, one per tensor, into one vector; `kinds` holds ``"weight"``, ``"bias"`` or ``"absent"``."""
         if not len(arrays) == len(names) == len(kinds) == len(layers):
-            raise InputError(
-                "`arrays`, `names`, `kinds` and `layers` of Parameters.from_arrays must have the same length, "
-                f"got {len(arrays)}, {len(names)}, {len(kinds)} and {len(layers)}."
-            )
+            must = "`arrays`, `names`, `kinds` and `layers` of Parameters.from_arrays must have the same length,"
+            raise InputError(f"{must} got {len(arrays)}, {len(names)}, {len(kinds)} and {len(layers)}.")
         for kind in kinds:
             if kind not in ("weight", "bias", ABSENT):
                 raise InputError(f'`kinds` must hold "weight", "bias" or "{ABSENT}", got {kind!r}.')
@@ -300,10 +298,8 @@ def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
     if labels.ndim > 1:
         raise InputError(f"`target` must be one class or one per row, got an array of shape {labels.shape}.")
     if labels.ndim == 1 and len(labels) != rows:
-        raise InputError(
-            f"`target` must be one class or one per row ({rows}), got {len(labels)} values; "
-            "pass a single label to want the same class for all rows."
-        )
+        must = f"`target` must be one class or one per row ({rows}), got {len(labels)} values;"
+        raise InputError(f"{must} pass a single label to want the same class for all rows.")
     found = [position(label) for label in labels.reshape(-1).tolist()]
     return np.broadcast_to(np.array(found, dtype=np.intp), (rows,))
 
@@ -325,8 +321,8 @@ NO_PARAMETERS = Parameters.from_arrays([], names=[], kinds=[], layers=[])
 class ModelWrapper:
     """A model around an inner one, which has what a subclass defines, and of the rest exactly what the inner one has."""
 
-    # Members of the inner model are bound once, so that `offers` never sees one that is not there, and no margin takes
-    # a detour; but for the number of features, which some learn from the first rows that they see.
+    # Its members are bound once, so that `offers` never sees one that is not there, and no margin takes a detour; but
+    # for the number of features, which some learn from the first rows that they see.
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

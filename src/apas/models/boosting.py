@@ -22,10 +22,8 @@ def from_booster(
     library = next(cls.__module__.split(".")[0] for cls in type(estimator).__mro__ if cls.__module__[0] != "_")
     names, option, content = _LIBRARIES[library]
     if not hasattr(estimator, "predict_proba"):
-        raise Unsupported(
-            f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the fitted "
-            f"{_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it."
-        )
+        why = f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the"
+        raise Unsupported(f"{why} fitted {_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it.")
     _check_fitted(estimator)
     check_is_classifier(estimator, _count_labels(estimator, library))
     known = names(estimator)

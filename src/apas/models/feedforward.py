@@ -65,10 +65,8 @@ def check_layers(
     counts = [len(v) if isinstance(v, Sequence | np.ndarray) else None for v in (weights, biases)]
     if not counts[0] or counts[0] != counts[1]:
         got = [type(v).__name__ if n is None else n for v, n in zip((weights, biases), counts, strict=True)]
-        raise InputError(
-            "`weights` and `biases` of FeedForward must have one entry per layer, in a list, and at least one, "
-            f"got {got[0]} and {got[1]}."
-        )
+        must = "`weights` and `biases` of FeedForward must have one entry per layer,"
+        raise InputError(f"{must} in a list, and at least one, got {got[0]} and {got[1]}.")
     matrices = tuple(_freeze(w, "weights", i, 2) for i, w in enumerate(weights))
     given = [np.zeros(w.shape[1]) if b is None else b for w, b in zip(matrices, biases, strict=True)]
     vectors = tuple(_freeze(b, "biases", i, 1) for i, b in enumerate(given))
@@ -96,10 +94,8 @@ def _freeze(array: ArrayLike, name: str, i: int, ndim: int) -> Floats:
     if copy.ndim != ndim or copy.size == 0:
         raise InputError(f"`{name}[{i}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}.")
     if not np.isfinite(copy).all():
-        raise InputError(
-            f"`{name}[{i}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
-            "was the training stable?"
-        )
+        must = f"`{name}[{i}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]};"
+        raise InputError(f"{must} was the training stable?")
     copy.flags.writeable = False
     return copy
 
@@ -125,10 +121,8 @@ def check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> t
             '`output` of FeedForward is "softmax", which needs a score per class, but the last layer has 1 output.'
         )
     if output != "softmax" and outputs != 1:
-        raise InputError(
-            f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs}; '
-            'use "softmax".'
-        )
+        why = f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs};'
+        raise InputError(f'{why} use "softmax".')
     needed = outputs if output == "softmax" else 2
     given = range(needed) if classes is None else classes
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):

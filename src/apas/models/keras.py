@@ -152,10 +152,8 @@ class _LayerReader:
                 raise NotDense(f"{layer.name} is a Dense layer that is quantized or has LoRA weights")
             kernel, width = self._entries(layer, "kernel"), self.builder.width(value)
             if value == 0 and len(kernel.values) != width:
-                raise InputError(
-                    f"`input_shape` of as_model is {self.shape}, but the first layer takes {len(kernel.values)} "
-                    "numbers."
-                )
+                why = f"`input_shape` of as_model is {self.shape},"
+                raise InputError(f"{why} but the first layer takes {len(kernel.values)} numbers.")
             value = self.builder.affine(value, kernel, self._entries(layer, "bias") if layer.use_bias else None)
             return self._activate(value, *self._function(layer))
         if kind == "BatchNormalization":
@@ -239,10 +237,8 @@ class _LayerReader:
             )
         kind, single = str(told or output), self.builder.width(last) == 1
         if single != (kind in ("logit", "probability")):
-            raise InputError(
-                f'`output` of as_model is "{kind}", but the model gives {self.builder.width(last)} numbers per row; '
-                "certify one model per label if several labels can hold at once."
-            )
+            why = f'`output` of as_model is "{kind}", but the model gives {self.builder.width(last)} numbers per row;'
+            raise InputError(f"{why} certify one model per label if several labels can hold at once.")
         how: dict[str, Any] = {"output": "sigmoid" if single else "softmax", "dtype": self.dtype, **said}
         try:
             return kind, self.builder.finish(last, self.builder.parameters(), **how)
@@ -283,10 +279,8 @@ def _dtype(model: Any) -> str:
     layers = model._flatten_layers()
     kinds = {str(layer.dtype if type(layer).__name__ == "InputLayer" else layer.compute_dtype) for layer in layers}
     if not kinds <= {"float32", "float64"}:
-        raise Unsupported(
-            f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32 "
-            'and float64 alone; build it with dtype="float32".'
-        )
+        why = f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32"
+        raise Unsupported(f'{why} and float64 alone; build it with dtype="float32".')
     # most backends multiply float64 matrices in float32 (PyTorch's does): Keras says by its rules of promotion
     precise = kinds == {"float64"} and sys.modules["keras"].backend.result_type("float64", "float64") == "float64"
     return "float64" if precise else "float32"

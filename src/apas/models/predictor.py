@@ -269,10 +269,8 @@ class Predictor:
         if numbers.ndim == 2 and numbers.shape[1] == 1:
             numbers = numbers[:, 0]
         if numbers.shape not in {(count, classes), (count,) if classes == 2 else None}:
-            raise InputError(
-                f"`function` of Predictor must give one number per row ({count}) for two classes, or one column per "
-                f"class ({classes}), got shape {numbers.shape}."
-            )
+            must = f"`function` of Predictor must give one number per row ({count}) for two classes,"
+            raise InputError(f"{must} or one column per class ({classes}), got shape {numbers.shape}.")
         if self.output == "score":
             if numbers.ndim == 2 and classes == 2:  # of two columns the difference decides, as of more
                 return np.asarray(numbers[:, 1] - numbers[:, 0] - self.threshold)

@@ -1,7 +1,7 @@
 """Model files: which format a file has, reading it without running anything in it, and writing it in one step.
 
-Reading never unpickles. What a file could do, each reader says: `json`, `safetensors`, `skops`, `onnx`, `boosters`,
-`container` and `torch_state`. What they share is here: archives that are read in bounded memory, the description of a
+Reading never unpickles. What a file could do, each reader says: `json`, `tensors`, `skops`, `onnx`, `boosters`
+and `container`. What they share is here: archives that are read in bounded memory, the description of a
 network that a file holds besides its numbers, and what the user says where the file does not.
 """
 
@@ -37,14 +37,14 @@ from apas.models.forward import ACTIVATIONS
 #: Where each format is read and written: module, reader, writer. A module is imported when such a file turns up.
 _FORMATS = {
     ".json": ("json", "read_json", "json_bytes"),
-    ".safetensors": ("safetensors", "read_safetensors", "safetensors_bytes"),
+    ".safetensors": ("tensors", "read_safetensors", "safetensors_bytes"),
     ".onnx": ("onnx", "read_onnx", "onnx_bytes"),
     ".apas": ("container", "read_container", "container_bytes"),
     ".skops": ("skops", "read_skops", "skops_bytes"),
     ".ubj": ("boosters", "read_xgboost", "xgboost_bytes"),
     ".txt": ("boosters", "read_lightgbm", "lightgbm_bytes"),
     ".cbm": ("boosters", "read_catboost", "catboost_bytes"),
-    **dict.fromkeys((".pt", ".pth"), ("torch_state", "read_state", None)),
+    **dict.fromkeys((".pt", ".pth"), ("tensors", "read_state", None)),
 }
 _WRITTEN = [suffix for suffix, (_, _, writer) in _FORMATS.items() if writer is not None]
 #: Formats that hold a dense network and nothing else.
@@ -83,10 +83,8 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     """
     suffix = Path(path).suffix.lower() if is_path(path) else ""
     if suffix in _ELSEWHERE:
-        raise InputError(
-            f"`path` must end in {_list_of(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
-            f"by {_ELSEWHERE[suffix]}."
-        )
+        must = f"`path` must end in {_list_of(_WRITTEN)} to be written by apas, got {str(path)!r};"
+        raise InputError(f"{must} such a file is written by {_ELSEWHERE[suffix]}.")
     file = _path(path, _WRITTEN)
     held = _network(model, suffix) if suffix in _DENSE else as_model(model)
     module, reader, writer = _FORMATS[suffix]
@@ -114,10 +112,8 @@ def _check_content(file: Path, content: bytes, model: Model, read: Callable[[Pat
         return
     if file.suffix.lower() == ".apas":
         raise Unsupported(f"{model!r} cannot be written: it would be another model when it is read again.")
-    raise Unsupported(
-        f"a {file.suffix} file does not hold all of {model!r}, such as class labels, names, a threshold or "
-        "preprocessing; let `path` end in .apas."
-    )
+    why = f"a {file.suffix} file does not hold all of {model!r}, such as class labels,"
+    raise Unsupported(f"{why} names, a threshold or preprocessing; let `path` end in .apas.")
 
 
 def own_estimator(model: Model) -> Any:
@@ -126,10 +122,8 @@ def own_estimator(model: Model) -> Any:
         return model.estimator
     if offers(model, Dense):
         raise Unsupported(f"{model!r} is a dense network without a library's file; let `path` end in .json or .apas.")
-    raise Unsupported(
-        f"{model!r} cannot be written to a file: it is no classifier of a library that writes one; keep the program "
-        "that makes it."
-    )
+    why = f"{model!r} cannot be written to a file: it is no classifier of a library that writes one;"
+    raise Unsupported(f"{why} keep the program that makes it.")
 
 
 def _network(model: Any, suffix: str) -> FeedForward:
@@ -142,10 +136,8 @@ def _network(model: Any, suffix: str) -> FeedForward:
             "pipeline[:-1].transform(X)."
         )
     if not offers(net, Dense):
-        raise Unsupported(
-            f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold; let `path` "
-            "end in .apas."
-        )
+        why = f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold;"
+        raise Unsupported(f"{why} let `path` end in .apas.")
     network = net.as_feedforward()
     names = net.feature_names if offers(net, Named) else None
     return network if names is None or names == network.feature_names else network.with_names(names)
@@ -254,10 +246,8 @@ def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -
         raise InputError(f'{path} is not a model file: it must hold an object with "format": "apas-model"; {CONVERT}.')
     version = content.get("version")
     if type(version) is not int or version != VERSION or content.get("kind") != "feedforward":
-        raise InputError(
-            f"{path} is a model file of version {version!r} and kind {content.get('kind')!r}, but this apas reads "
-            f"version {VERSION} and kind 'feedforward'; use a newer apas."
-        )
+        why = f"{path} is a model file of version {version!r} and kind {content.get('kind')!r},"
+        raise InputError(f"{why} but this apas reads version {VERSION} and kind 'feedforward'; use a newer apas.")
     unknown = sorted(set(content) - {*needed, *OPTIONAL, "format", "version", "kind"})
     if unknown:
         raise InputError(f"{path} has the unknown field {unknown[0]!r}; a model file has only {', '.join(needed)}.")
@@ -347,10 +337,8 @@ class LoadOptions:
                 "that is compared with `threshold` itself (on the command line: --output)."
             )
         if self.output is not None and self.output not in OUTPUTS:
-            raise InputError(
-                f"`output` of load_model must be one of {', '.join(map(repr, OUTPUTS))}, got {self.output!r}; "
-                '"sigmoid" stands for one logit and "softmax" for a logit per class.'
-            )
+            must = f"`output` of load_model must be one of {', '.join(map(repr, OUTPUTS))}, got {self.output!r};"
+            raise InputError(f'{must} "sigmoid" stands for one logit and "softmax" for a logit per class.')
         chosen = output or self.output
         if chosen == "identity" and self.threshold is None:
             raise InputError(
@@ -418,10 +406,8 @@ def read_archive(path: Path, raw: bytes) -> dict[str, bytes]:
             listed = archive.infolist()
             total, most = sum(info.file_size for info in listed), FREE + TIMES * len(raw)
             if total > most:
-                raise InputError(
-                    f"{path} would expand to {total} bytes, more than the {most} that a file of its size may; it is "
-                    "damaged or made to fill the memory."
-                )
+                why = f"{path} would expand to {total} bytes, more than the {most} that a file of its size may;"
+                raise InputError(f"{why} it is damaged or made to fill the memory.")
             if len({info.filename for info in listed}) < len(listed):
                 raise InputError(f"{path} holds several members of the same name, so it is not a model file.")
             if any(info.flag_bits & 1 for info in listed):

@@ -328,10 +328,8 @@ def check_with_onnxruntime(path: Path, model: Any, reader: GraphReader, network:
     size = precise.margin_scale(rows.astype(np.float64), still)[:, None]
     band = UNITS * np.finfo(np.float32 if reader.single else found[0].dtype).eps * size
     if any(len(row) != ours.shape[1] for row in found) or not (np.abs(np.stack(found) - ours) <= band).all():
-        raise InputError(
-            f"{path} gives other numbers in onnxruntime than the network that apas read from it, so apas refuses it; "
-            "please report this file."
-        )
+        why = f"{path} gives other numbers in onnxruntime than the network that apas read from it, so apas refuses it;"
+        raise InputError(f"{why} please report this file.")
 
 
 def _session(onnxruntime: Any, model: Any, reader: GraphReader) -> Any:
@@ -488,10 +486,8 @@ def _check_place(onnx: Any, path: Path, tensor: Any) -> None:
         return
     name = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
     if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):  # a plain name, in any system's eyes
-        raise UnsafeFile(
-            f"{path} keeps numbers in {name!r}, but apas reads only files in the same folder, given by their plain "
-            "names; write the model into one file."
-        )
+        why = f"{path} keeps numbers in {name!r}, but apas reads only files in the same folder,"
+        raise UnsafeFile(f"{why} given by their plain names; write the model into one file.")
 
 
 def _external(path: Path, tensor: Any, size: int) -> bytes:
@@ -505,10 +501,8 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
         offset = int(said.get("offset", 0))
         length = int(said.get("length", status.st_size - offset))
         if offset < 0 or length != size or offset + length > status.st_size:
-            raise InputError(
-                f"{path} must have {size} bytes of numbers in {said['location']!r} for {tensor.name!r}, but has not; "
-                "it is damaged."
-            )
+            must = f"{path} must have {size} bytes of numbers in {said['location']!r} for {tensor.name!r}, but has not;"
+            raise InputError(f"{must} it is damaged.")
         with place.open("rb") as file:
             file.seek(offset)
             return bytes(file.read(length))

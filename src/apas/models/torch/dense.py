@@ -13,7 +13,7 @@ from torch import fx, nn
 from apas._typing import Floats
 from apas.models.base import Parameters
 from apas.models.dense_chain import ChainBuilder, DenseChain, Entries, NotDense
-from apas.models.torch.head import unhooked
+from apas.models.torch.passes import unhooked
 
 #: Layers and functions that change no number of a row in eval mode.
 SILENT = (nn.Identity, nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)

@@ -1,11 +1,17 @@
-"""Dense networks from the state of a PyTorch module: names and arrays, read as data.
+"""Dense networks from named tensors: the state of a PyTorch module, and `.safetensors`, read as data.
 
-The record is a program for Python's unpickler, which could call anything. Here the few instructions that a state of
-tensors needs are followed by hand: they make tuples, dictionaries and descriptions of tensors, and call nothing.
+The record of a state is a program for Python's unpickler, which could call anything. Here the few instructions that
+tensors need are followed by hand: they make tuples, dictionaries and descriptions of tensors, and call nothing.
+
+In `.safetensors`, raw numbers behind a small JSON header, tensors are called ``layer0.weight`` (inputs, outputs),
+``layer0.bias`` and so on; a layer without biases has no such tensor. What the numbers mean stands in the entry ``apas``
+of ``__metadata__``, as JSON with the fields of a ``.json`` file but the arrays. A file without that entry is taken for
+the state of a PyTorch module.
 """
 
 from __future__ import annotations
 
+import json
 import pickletools
 import re
 from collections.abc import Mapping
@@ -15,10 +21,21 @@ from typing import Any
 
 import numpy as np
 
+from apas._optional import require
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
-from apas.models.files.formats import CONVERT, LoadOptions, read_archive
+from apas.models.files.formats import (
+    BROKEN,
+    CONVERT,
+    LoadOptions,
+    build_network,
+    check_description,
+    describe_network,
+    first_line,
+    read_archive,
+)
+from apas.models.files.json import parse_json
 
 RECORD = 2**18  # most bytes of a record: enough for a thousand layers
 STORAGES = tuple(
@@ -77,10 +94,8 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
             raise
         raise InputError(f"{path} has a damaged record, which cannot be followed.") from None
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        raise InputError(
-            f"{path} must hold a dictionary of tensors by name, but holds another thing; write it with "
-            "torch.save(module.state_dict(), path)."
-        )
+        must = f"{path} must hold a dictionary of tensors by name, but holds another thing;"
+        raise InputError(f"{must} write it with torch.save(module.state_dict(), path).")
     prefix = f"{folders[0]}data/"
     storages = {name.removeprefix(prefix): content for name, content in members.items() if name.startswith(prefix)}
     return state, storages, ">" if members.get(f"{folders[0]}byteorder", b"little").strip() == b"big" else "<"
@@ -187,10 +202,8 @@ def read_state(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     owners: dict[str, str] = {}
     for name, value in state.items():
         if owners.setdefault(value.key, name) != name:
-            raise Unsupported(
-                f"{path} holds {owners[value.key]!r} and {name!r} in the same memory: tied parameters move together, "
-                "which a dense network cannot do."
-            )
+            why = f"{path} holds {owners[value.key]!r} and {name!r} in the same memory:"
+            raise Unsupported(f"{why} tied parameters move together, which a dense network cannot do.")
     return options.network(path, *state_layers(path, arrays, ordered=True), dtype=state_dtype(arrays))
 
 
@@ -233,10 +246,8 @@ def state_layers(path: Path, arrays: Mapping[str, Array], *, ordered: bool) -> t
     for name, array in arrays.items():
         layer, _, kind = name.rpartition(".")
         if array.ndim != {"weight": 2, "bias": 1}.get(kind):
-            raise InputError(
-                f"{path} must hold weights and biases of linear layers only, but {name!r} has shape {array.shape}; "
-                "other layers have no place in a dense network."
-            )
+            must = f"{path} must hold weights and biases of linear layers only, but {name!r} has shape {array.shape};"
+            raise InputError(f"{must} other layers have no place in a dense network.")
         layers.setdefault(layer, {})[kind] = array
     if not layers:
         raise InputError(f"{path} holds no parameters; {ALONE}.")
@@ -248,10 +259,8 @@ def state_layers(path: Path, arrays: Mapping[str, Array], *, ordered: bool) -> t
     biases = [layers[name].get("bias") for name in names]
     for before, after, first, second in zip(names, names[1:], weights, weights[1:], strict=False):
         if first.shape[1] != len(second):
-            raise InputError(
-                f"{path} must hold layers that follow each other, but {before!r} gives {first.shape[1]} numbers and "
-                f"{after!r} takes {len(second)}; are they in the order of the network?"
-            )
+            must = f"{path} must hold layers that follow each other, but {before!r} gives {first.shape[1]} numbers"
+            raise InputError(f"{must} and {after!r} takes {len(second)}; are they in the order of the network?")
     return weights, [None if b is None else np.asarray(b, dtype=np.float64) for b in biases]
 
 
@@ -265,3 +274,68 @@ def _number(path: Path, name: str, names: list[str]) -> int:
         )
     found = re.findall(r"\d+", name)
     return int(found[-1]) if found else 0
+
+
+HEADER = 2**22  # largest header in bytes
+KEY = "apas"
+
+
+def safetensors_bytes(network: FeedForward) -> bytes:
+    """Give a network as the bytes of a ``.safetensors`` file."""
+    library = require("safetensors.numpy", feature="a .safetensors file", extra="safetensors")
+    tensors = {}
+    for i, (weight, bias) in enumerate(zip(network.weights, network.given_biases, strict=True)):
+        tensors[f"layer{i}.weight"] = weight
+        if bias is not None:
+            tensors[f"layer{i}.bias"] = bias
+    content: bytes = library.save(tensors, {KEY: json.dumps(describe_network(network), allow_nan=False)})
+    size = int.from_bytes(content[:8], "little")
+    if size > HEADER:
+        why = f"the header of a .safetensors file may have {HEADER} bytes, but classes and feature names need {size};"
+        raise InputError(f"{why} write a .json file.")
+    return content
+
+
+def read_safetensors(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+    """Read the network that `raw`, the bytes of `path`, holds."""
+    header, arrays = _header(path, raw), _arrays(path, raw)
+    said = header.get("__metadata__")
+    if not isinstance(said, dict) or KEY not in said:
+        weights, biases = state_layers(path, arrays, ordered=False)
+        return options.network(path, weights, biases, dtype=state_dtype(arrays))
+    fields = check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
+    count = sum(name.endswith(".weight") for name in arrays)
+    known = [f"layer{i}.{kind}" for i in range(count) for kind in ("weight", "bias")]
+    strange = sorted(set(arrays) - set(known))
+    missing = [name for name in known[::2] if name not in arrays]
+    if strange or missing or not count:
+        wrong = f"has {strange[0]!r}" if strange else "has no 'layer0.weight'" if not count else f"lacks {missing[0]!r}"
+        raise InputError(f"{path} must have tensors called layer0.weight, layer0.bias and so on, but {wrong}.")
+    weights, biases = [arrays[name] for name in known[::2]], [arrays.get(name) for name in known[1::2]]
+    return options.confirm(path, build_network(path, {"weights": weights, "biases": biases, **fields}))
+
+
+def _header(path: Path, raw: bytes) -> dict[str, Any]:
+    size = int.from_bytes(raw[:8], "little")
+    if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
+        why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
+        raise InputError(f"{why} but {len(raw)} is all that the file has.")
+    if size > HEADER:
+        raise InputError(f"{path} has a header of {size} bytes, more than the {HEADER} that apas reads.")
+    header = parse_json(path, raw[8 : 8 + size], "the header of ")
+    if not isinstance(header, dict):
+        raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
+    return header
+
+
+def _arrays(path: Path, raw: bytes) -> dict[str, Array]:
+    library = require("safetensors.numpy", feature="a .safetensors file", extra="safetensors")
+    error_type = require("safetensors", feature="a .safetensors file", extra="safetensors").SafetensorError
+    try:
+        arrays: dict[str, Array] = library.load(raw)
+    except (*BROKEN, error_type) as error:
+        raise InputError(f"{path} is not a whole .safetensors file: {first_line(error)}") from None
+    for name, array in arrays.items():
+        if array.dtype not in (np.float16, np.float32, np.float64):
+            raise InputError(f"{path} must hold floating point numbers, but {name!r} holds {array.dtype}.")
+    return arrays
