@@ -7,7 +7,7 @@ scores compared with a threshold themselves: ``score - threshold``), else the wa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -174,6 +174,7 @@ class Raw(Protocol):
         """Rows in raw units (array or data frame) as a matrix in model units."""
 
 
+@runtime_checkable
 class Dense(Protocol):
     """A model that is a dense feed-forward network in model units."""
 
@@ -191,6 +192,7 @@ class Chained(Protocol):
         """Why it is not dense after all, with the name of the layer; empty if it is."""
 
 
+@runtime_checkable
 class Differentiable(Protocol):
     """A model whose margins have gradients, each row on a shifted model of its own."""
 
@@ -271,11 +273,21 @@ class FromEstimator(Protocol):
         """The threshold and the names with which `as_model` reads it as this model."""
 
 
+def not_fitted(estimator: object) -> InputError:
+    """What to say about an estimator that has learned nothing yet."""
+    return InputError(f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first.")
+
+
+def by_delta(delta: float | Floats, rows: int) -> Iterator[tuple[float, Indices]]:
+    """Sizes of shifts, and the rows that share each: they share the shifted models, too."""
+    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (rows,))
+    for size in np.unique(sizes).tolist():
+        yield size, np.flatnonzero(sizes == size)
+
+
 #: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.
-CAPABILITIES = (
-    *(Model, Named, Raw, Dense, Chained, Differentiable),
-    *(Scaled, Arithmetic, LibraryBacked, Described, Learned, Leaves),
-)
+CAPABILITIES: tuple[Any, ...] = (Model, Named, Raw, Dense, Chained, Differentiable, Scaled, Arithmetic, LibraryBacked)
+CAPABILITIES += (Described, Learned, Leaves)
 
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
@@ -319,14 +331,13 @@ NO_PARAMETERS = Parameters.from_arrays([], names=[], kinds=[], layers=[])
 
 
 class ModelWrapper:
-    """A model around an inner one, which has what a subclass defines, and of the rest exactly what the inner one has."""
+    """A model around an inner one, which has what a subclass defines, and of the rest just what the inner one has."""
 
     # Its members are bound once, so that `offers` never sees one that is not there, and no margin takes a detour; but
-    # for the number of features, which some learn from the first rows that they see.
+    # for the number of features, which some learn from the first rows, and parameters, which may be exchanged.
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self.parameters: Parameters = getattr(inner, "parameters", NO_PARAMETERS)
         for name in [name for capability in CAPABILITIES for name in members(capability)]:
             if not hasattr(type(self), name) and hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
@@ -339,3 +350,8 @@ class ModelWrapper:
     def n_features(self) -> int:
         """Number of inputs of the inner model."""
         return self._inner.n_features  # type: ignore[no-any-return]
+
+    @property
+    def parameters(self) -> Parameters:
+        """Parameters of the inner model; none if it can only predict."""
+        return getattr(self._inner, "parameters", NO_PARAMETERS)

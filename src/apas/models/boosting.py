@@ -1,7 +1,4 @@
-"""Boosted trees of XGBoost, LightGBM and CatBoost as models: raw scores, own decisions, and fingerprints.
-
-None of the three is imported here: whoever has a fitted classifier has imported its library.
-"""
+"""Boosted trees of XGBoost, LightGBM and CatBoost as models; none of the three is imported here."""
 
 from __future__ import annotations
 
@@ -11,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from apas.errors import InputError, Unsupported
+from apas.errors import Unsupported
+from apas.models.base import not_fitted
 from apas.models.predictor import LibraryPredictor, check_is_classifier, from_classifier
 
 
@@ -24,7 +22,12 @@ def from_booster(
     if not hasattr(estimator, "predict_proba"):
         why = f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the"
         raise Unsupported(f"{why} fitted {_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it.")
-    _check_fitted(estimator)
+    try:
+        fitted = estimator.n_features_in_ is not None
+    except Exception:  # noqa: BLE001  (each library says in its own way that there is nothing yet)
+        fitted = False
+    if not fitted:
+        raise not_fitted(estimator)
     check_is_classifier(estimator, _count_labels(estimator, library))
     known = names(estimator)
     raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
@@ -67,31 +70,15 @@ def _categories(estimator: Any, library: str) -> list[int]:
     return [j for j, levels in enumerate(known) if levels["values"]]
 
 
-def _check_fitted(estimator: Any) -> None:
-    try:
-        fitted = estimator.n_features_in_ is not None
-    except Exception:  # noqa: BLE001  (each library says in its own way that there is nothing yet)
-        fitted = False
-    if not fitted:
-        raise InputError(
-            f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first."
-        )
-
-
-def _xgboost_names(estimator: Any) -> list[str] | None:
-    names: list[str] | None = estimator.get_booster().feature_names
-    return names
-
-
 def _xgboost_content(estimator: Any) -> Any:
     told = json.loads(bytes(estimator.get_booster().save_raw("json")))
     del told["version"]  # an update of the library is not another model
     return told
 
 
-def _lightgbm_names(estimator: Any) -> list[str] | None:
-    names = list(estimator.feature_name_)
-    return None if names == [f"Column_{i}" for i in range(len(names))] else names
+def _given_names(names: Any, made_up: str) -> list[str] | None:
+    """Names of the columns it was fitted with, unless the library has numbered them itself."""
+    return None if [*names] == [f"{made_up}{i}" for i in range(len(names))] else [*names]
 
 
 def _lightgbm_content(estimator: Any) -> str:
@@ -99,11 +86,6 @@ def _lightgbm_content(estimator: Any) -> str:
     text: str = estimator.booster_.model_to_string()
     trees, _, rest = text.partition("\nparameters:")
     return trees + rest.partition("end of parameters")[2]
-
-
-def _catboost_names(estimator: Any) -> list[str] | None:
-    names = list(estimator.feature_names_)
-    return None if names == [str(i) for i in range(len(names))] else names
 
 
 def catboost_file(estimator: Any, kind: str) -> bytes:
@@ -123,7 +105,8 @@ def _catboost_content(estimator: Any) -> Any:
 _CLASSIFIERS = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
 #: Per library: names of the columns it was fitted with, how `predict` is asked for raw scores, what it has learned.
 _LIBRARIES: dict[str, tuple[Callable[[Any], list[str] | None], dict[str, Any], Callable[[Any], Any]]] = {
-    "xgboost": (_xgboost_names, {"output_margin": True}, _xgboost_content),
-    "lightgbm": (_lightgbm_names, {"raw_score": True}, _lightgbm_content),
-    "catboost": (_catboost_names, {"prediction_type": "RawFormulaVal"}, _catboost_content),
+    "xgboost": (lambda one: one.get_booster().feature_names, {"output_margin": True}, _xgboost_content),
+    "lightgbm": (lambda one: _given_names(one.feature_name_, "Column_"), {"raw_score": True}, _lightgbm_content),
 }
+_RAW = {"prediction_type": "RawFormulaVal"}
+_LIBRARIES["catboost"] = (lambda one: _given_names(one.feature_names_, ""), _RAW, _catboost_content)

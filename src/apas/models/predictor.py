@@ -1,7 +1,6 @@
 """`Predictor`: a classifier that can only predict, such as boosted trees, a forest, a calibrated model or a function.
 
-What it learned is not a vector that could be shifted, so it has no parameters: its changes are refits. Rows go to it
-as they are, also with categories and missing values; between the two they travel as a matrix of numbers (`Cells`).
+Rows go to it as they are, also with categories and missing values; until then they are a matrix of numbers (`Cells`).
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ def is_coded(X: Floats) -> Bools:
 
 
 class Cells:
-    """Rows of a table as a matrix of finite numbers, and back: numbers are themselves, other cells have codes.
-
-    The code of a cell is made of its text alone, so that it is the same in every process and in every file; which cell
-    a code stands for is remembered.
-    """
+    """Rows of a table as a matrix of finite numbers, and back: numbers are themselves, other cells have codes."""
 
     def __init__(self) -> None:
         self._cells: dict[float, Any] = {}
@@ -79,8 +74,7 @@ class Cells:
     def _cell(self, cell: Any) -> float:
         if isinstance(cell, int | float | np.integer | np.floating) and not isinstance(cell, bool):
             return float(self._numbers(np.array(float(cell))))
-        missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
-        return self._code(None if missing else cell)
+        return self._code(None if type(cell).__name__ in ("NoneType", "NAType", "NaTType") else cell)
 
     def _code(self, cell: Any) -> float:
         """A number for a cell: 52 bits of a SHA-256 of its type and text, as a fraction beyond all data."""
@@ -113,7 +107,10 @@ class Cells:
         columns = {}
         for j, (name, kind) in enumerate(zip(names, kinds, strict=True)):
             column = self._decode_column(pd, codes[:, j], coded[:, j], kind)
-            columns[name] = column if j not in self.categories else self._as_category(pd, column)
+            if j in self.categories and not hasattr(column := pd.Series(column), "cat"):
+                # whole numbers come back as such: categories of another type would be other ones
+                column = column.infer_objects().convert_dtypes().astype(object).astype("category")
+            columns[name] = column
         return pd.DataFrame(columns)
 
     def places(self, codes: Floats, labels: Mapping[int, Sequence[Any]]) -> Floats:
@@ -145,14 +142,6 @@ class Cells:
         except (TypeError, ValueError):
             return cells
 
-    @staticmethod
-    def _as_category(pd: Any, column: Any) -> Any:
-        cells = pd.Series(column)
-        if hasattr(cells, "cat"):
-            return cells
-        # whole numbers come back as such: categories of another type would be other ones
-        return cells.infer_objects().convert_dtypes().astype(object).astype("category")
-
 
 class Predictor:
     """A classifier of which nothing is known but what it predicts: a function, a rule, a remote service.
@@ -170,10 +159,8 @@ class Predictor:
         margins are 1 and -1.
     classes : sequence
         The labels; of two, the second is class 1.
-    feature_names : sequence of str, optional
-        Names of the columns.
-    n_features : int, optional
-        Number of columns, where they have no names; the first rows tell it otherwise.
+    feature_names, n_features : optional
+        Names of the columns, or their number where they have none; the first rows tell it otherwise.
     threshold : float, optional
         From which number on a row of two classes is of class 1: 0.5 for probabilities, 0 for scores unless given.
 
@@ -210,18 +197,15 @@ class Predictor:
         width = None if n_features is None else check_integer(n_features, "n_features", "Predictor", least=1)
         self.feature_names = check_names(feature_names, width)
         self._width = width if self.feature_names is None else len(self.feature_names)
-        self.threshold = self._check_threshold(threshold)
-        self._cells = Cells()
-
-    def _check_threshold(self, threshold: Any) -> float:
-        if threshold is None:
-            return 0.5 if self.output == "probability" else 0.0
-        if len(self.classes) > 2:
-            raise InputError("`threshold` of Predictor is for two classes, got more of them; leave it out.")
-        if self.output == "class":
-            raise InputError("`threshold` of Predictor is for numbers, but the function gives classes; leave it out.")
-        check = check_probability if self.output == "probability" else check_number
-        return check(threshold, "threshold", "Predictor")
+        self.threshold, self._cells = 0.5 if output == "probability" else 0.0, Cells()
+        if threshold is not None:
+            if len(self.classes) > 2:
+                raise InputError("`threshold` of Predictor is for two classes, got more of them; leave it out.")
+            if output == "class":
+                why = "`threshold` of Predictor is for numbers, but the function gives classes"
+                raise InputError(f"{why}; leave it out.")
+            check = check_probability if output == "probability" else check_number
+            self.threshold = check(threshold, "threshold", "Predictor")
 
     @property
     def n_features(self) -> int:
@@ -252,18 +236,21 @@ class Predictor:
         return self._settle(margins_from_scores(numbers.reshape(len(X), -1), wanted, 0.0), rows, wanted)
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
-        """Margins with the sign that the model's own decision gives them; a function has no other than its numbers."""
-        return margins
+        return margins  # a function has no other decision than its numbers
 
     def _rows(self, X: Floats) -> Any:
-        """Encoded rows as the function takes them."""
         return self._cells.decode(X, self.feature_names)
 
     def _numbers(self, rows: Any, function: Callable[[Any], Any]) -> Floats:
         """Scores, or logits and logarithms of probabilities, (rows,) for two classes and (rows, classes) for more."""
         count, classes = len(rows), len(self.classes)
         if self.output == "class":
-            given = self._class_numbers(np.asarray(function(rows), dtype=object), count)
+            told = np.asarray(function(rows), dtype=object)
+            if told.shape != (count,) or not set(told.tolist()) <= set(self.classes):
+                shown = told.shape if told.shape != (count,) else next(c for c in told if c not in self.classes)
+                must = f"the model must predict one of {list(self.classes)} per row ({count})"
+                raise InputError(f"{must}, got {shown!r}.")
+            given = class_indices(self.classes, told, count)
             return np.asarray(2.0 * given - 1.0 if classes == 2 else np.eye(classes)[given], dtype=np.float64)
         numbers = np.asarray(function(rows), dtype=np.float64)
         if numbers.ndim == 2 and numbers.shape[1] == 1:
@@ -279,17 +266,9 @@ class Predictor:
             raise InputError('`function` of Predictor must give numbers in [0, 1] with output="probability".')
         if classes > 2:
             return np.log(np.maximum(numbers, LEAST))
-        return self._logit(numbers if numbers.ndim == 1 else numbers[:, 1])
-
-    def _class_numbers(self, given: Array, count: int) -> Indices:
-        if given.shape != (count,) or not set(given.tolist()) <= set(self.classes):
-            shown = given.shape if given.shape != (count,) else next(c for c in given if c not in self.classes)
-            raise InputError(f"the model must predict one of {list(self.classes)} per row ({count}), got {shown!r}.")
-        return class_indices(self.classes, given, count)
-
-    def _logit(self, p: Floats) -> Floats:
-        """``logit(p) - logit(threshold)``, whose sign is that of the comparison, whatever the logarithms round to."""
-        inner, level = np.clip(p, LEAST, MOST), self.threshold
+        # logit(p) - logit(threshold), whose sign is that of the comparison, whatever the logarithms round to
+        p, level = numbers if numbers.ndim == 1 else numbers[:, 1], self.threshold
+        inner = np.clip(p, LEAST, MOST)
         margins = np.log(inner) - np.log1p(-inner) - (np.log(level) - np.log1p(-level))
         return np.asarray(np.where(p >= level, np.maximum(margins, 0.0), np.minimum(margins, -SIGN)))
 
@@ -440,11 +419,9 @@ def from_classifier(
     content: Callable[[], Any] | None = None,
     categories: frozenset[int] = frozenset(),
 ) -> LibraryPredictor:
-    """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`.
-
-    `score` gives its raw scores if the library has a way of its own; `content` what it has learned; `categories` are
-    columns that it takes only as pandas categories.
-    """
+    """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`."""
+    # `score` gives its raw scores if the library has a way of its own; `content` what it has learned; `categories` are
+    # columns that it takes only as pandas categories
     level, output = None, "score"
     if threshold != 0.5:
         if not hasattr(estimator, "predict_proba"):

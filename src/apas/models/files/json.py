@@ -1,15 +1,4 @@
-"""Dense networks as JSON: readable by people, and nothing in it can run.
-
-A file holds one object::
-
-    {"format": "apas-model", "version": 1, "kind": "feedforward",
-     "weights": [[[...], ...], ...],    one (inputs, outputs) matrix per layer
-     "biases": [[...], ...],            one vector per layer, or null for a layer without biases
-     "activation": ["relu", ...],       one name per hidden layer
-     "output": "sigmoid", "threshold": 0.5, "classes": [0, 1], "feature_names": null}
-
-Numbers are written so that they come back bit by bit.
-"""
+"""Dense networks as JSON: one object of what `describe_network` says and the numbers, which come back bit by bit."""
 
 from __future__ import annotations
 

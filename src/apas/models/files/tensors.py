@@ -2,11 +2,6 @@
 
 The record of a state is a program for Python's unpickler, which could call anything. Here the few instructions that
 tensors need are followed by hand: they make tuples, dictionaries and descriptions of tensors, and call nothing.
-
-In `.safetensors`, raw numbers behind a small JSON header, tensors are called ``layer0.weight`` (inputs, outputs),
-``layer0.bias`` and so on; a layer without biases has no such tensor. What the numbers mean stands in the entry ``apas``
-of ``__metadata__``, as JSON with the fields of a ``.json`` file but the arrays. A file without that entry is taken for
-the state of a PyTorch module.
 """
 
 from __future__ import annotations
@@ -25,16 +20,7 @@ from apas._optional import require
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
-from apas.models.files.formats import (
-    BROKEN,
-    CONVERT,
-    LoadOptions,
-    build_network,
-    check_description,
-    describe_network,
-    first_line,
-    read_archive,
-)
+from apas.models.files import formats
 from apas.models.files.json import parse_json
 
 RECORD = 2**18  # most bytes of a record: enough for a thousand layers
@@ -83,7 +69,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     if len(folders) != 1:
         raise InputError(f"{path} is an archive, but not one of torch.save: it has no data.pkl.")
     if any(name.startswith(f"{folders[0]}code/") or name == f"{folders[0]}constants.pkl" for name in members):
-        raise UnsafeFile(f"{path} is a TorchScript program, which could run code when read; {CONVERT}.")
+        raise UnsafeFile(f"{path} is a TorchScript program, which could run code when read; {formats.CONVERT}.")
     record = members[f"{folders[0]}data.pkl"]
     if len(record) > RECORD:
         raise InputError(f"{path} has a record of {len(record)} bytes, more than the {RECORD} that apas reads.")
@@ -131,7 +117,7 @@ class _RecordReader:
             if argument not in KNOWN:
                 raise UnsafeFile(
                     f"{self._path} could run code when read (it names {argument.replace(' ', '.')}), so apas does not; "
-                    f"a file of torch.save(module.state_dict(), path) names nothing of the kind; or {CONVERT}."
+                    f"a file of torch.save(module.state_dict(), path) names nothing of the kind; or {formats.CONVERT}."
                 )
             stack.append(Global(argument))
         elif name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"):
@@ -158,7 +144,7 @@ class _RecordReader:
         elif name != "PROTO":
             raise UnsafeFile(
                 f"{self._path} could run code when read (its record has the instruction {name}), so apas does not; a "
-                f"file of torch.save(module.state_dict(), path) has nothing of the kind; or {CONVERT}."
+                f"file of torch.save(module.state_dict(), path) has nothing of the kind; or {formats.CONVERT}."
             )
 
     def _since_mark(self) -> list[Any]:
@@ -190,14 +176,14 @@ ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
 DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2"}
 
 
-def read_state(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+def read_state(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
     """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without pickle."""
     # Layers are taken in the order in which the module registered them.
     if raw[:4] != b"PK\x03\x04":
         raise InputError(
             f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read); {ALONE}."
         )
-    state, storages, order = read_record(path, read_archive(path, raw))
+    state, storages, order = read_record(path, formats.read_archive(path, raw))
     arrays = {name: _array(path, name, value, storages, order) for name, value in state.items()}
     owners: dict[str, str] = {}
     for name, value in state.items():
@@ -277,7 +263,7 @@ def _number(path: Path, name: str, names: list[str]) -> int:
 
 
 HEADER = 2**22  # largest header in bytes
-KEY = "apas"
+KEY = "apas"  # of what the numbers mean, as a ``.json`` file has it; a file without is the state of a PyTorch module
 
 
 def safetensors_bytes(network: FeedForward) -> bytes:
@@ -288,7 +274,7 @@ def safetensors_bytes(network: FeedForward) -> bytes:
         tensors[f"layer{i}.weight"] = weight
         if bias is not None:
             tensors[f"layer{i}.bias"] = bias
-    content: bytes = library.save(tensors, {KEY: json.dumps(describe_network(network), allow_nan=False)})
+    content: bytes = library.save(tensors, {KEY: json.dumps(formats.describe_network(network), allow_nan=False)})
     size = int.from_bytes(content[:8], "little")
     if size > HEADER:
         why = f"the header of a .safetensors file may have {HEADER} bytes, but classes and feature names need {size};"
@@ -296,14 +282,14 @@ def safetensors_bytes(network: FeedForward) -> bytes:
     return content
 
 
-def read_safetensors(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     header, arrays = _header(path, raw), _arrays(path, raw)
     said = header.get("__metadata__")
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
         return options.network(path, weights, biases, dtype=state_dtype(arrays))
-    fields = check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
+    fields = formats.check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
     count = sum(name.endswith(".weight") for name in arrays)
     known = [f"layer{i}.{kind}" for i in range(count) for kind in ("weight", "bias")]
     strange = sorted(set(arrays) - set(known))
@@ -312,7 +298,7 @@ def read_safetensors(path: Path, raw: bytes, options: LoadOptions) -> FeedForwar
         wrong = f"has {strange[0]!r}" if strange else "has no 'layer0.weight'" if not count else f"lacks {missing[0]!r}"
         raise InputError(f"{path} must have tensors called layer0.weight, layer0.bias and so on, but {wrong}.")
     weights, biases = [arrays[name] for name in known[::2]], [arrays.get(name) for name in known[1::2]]
-    return options.confirm(path, build_network(path, {"weights": weights, "biases": biases, **fields}))
+    return options.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
 
 
 def _header(path: Path, raw: bytes) -> dict[str, Any]:
@@ -333,8 +319,8 @@ def _arrays(path: Path, raw: bytes) -> dict[str, Array]:
     error_type = require("safetensors", feature="a .safetensors file", extra="safetensors").SafetensorError
     try:
         arrays: dict[str, Array] = library.load(raw)
-    except (*BROKEN, error_type) as error:
-        raise InputError(f"{path} is not a whole .safetensors file: {first_line(error)}") from None
+    except (*formats.BROKEN, error_type) as error:
+        raise InputError(f"{path} is not a whole .safetensors file: {formats.first_line(error)}") from None
     for name, array in arrays.items():
         if array.dtype not in (np.float16, np.float32, np.float64):
             raise InputError(f"{path} must hold floating point numbers, but {name!r} holds {array.dtype}.")

@@ -17,10 +17,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from apas._typing import Array, Floats, Indices
+from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.base import ROUNDING, ModelWrapper, Parameters, class_indices
+from apas.models.base import ROUNDING, ModelWrapper, Parameters, by_delta, class_indices, not_fitted
 from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
@@ -85,16 +85,7 @@ _BOOKKEEPING = frozenset(vars(nn.Module()))  # members that PyTorch gives to eve
 class TorchModel:
     """A module in eval mode, copied when it was read, and what its input and output mean."""
 
-    classes: tuple[Any, ...]
-    """Class labels."""
-    n_features: int
-    """Numbers in one input."""
-    parameters: Parameters
-    """The module's parameters in the order of ``named_parameters()``, tied ones once."""
-    feature_names: tuple[str, ...] | None
-    """Names of the inputs, if given."""
-    dtype: str
-    """In which arithmetic the module computes."""
+    # `parameters` are in the order of ``named_parameters()``, tied ones once
 
     def __init__(self, passes: Passes, head: Head, parameters: Parameters, names: tuple[str, ...] | None) -> None:
         self._passes, self._head, self.parameters, self.feature_names = passes, head, parameters, names
@@ -119,20 +110,12 @@ class TorchModel:
         """Margins on the modules ``parameters + delta * direction``, shape (directions, rows)."""
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty((len(directions), len(X)))
-        if isinstance(delta, np.ndarray) and delta.ndim:
-            for value in np.unique(delta):  # rows that share a delta share the shifted modules
-                rows = np.flatnonzero(delta == value)
-                margins[:, rows] = self._shifted_margins(X[rows], wanted[rows], directions, float(value))
-            return margins
-        return self._shifted_margins(X, wanted, directions, float(delta))
-
-    def _shifted_margins(self, X: Floats, wanted: Indices, directions: Floats, delta: float) -> Floats:
-        margins = np.empty((len(directions), len(X)))
-        if not len(X):
-            return margins
-        for some, raw in self._passes.shifted(X, directions, delta):
-            margins[some] = self._head.margins(raw, wanted)
-        self._rounding.settle(margins, X, wanted, directions, delta)
+        for size, rows in by_delta(delta, len(X)):
+            part = np.empty((len(directions), len(rows)))
+            for some, raw in self._passes.shifted(X[rows], directions, size):
+                part[some] = self._head.margins(raw, wanted[rows])
+            self._rounding.settle(part, X[rows], wanted[rows], directions, size)
+            margins[:, rows] = part
         return margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
@@ -148,18 +131,13 @@ class TorchModel:
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        return self._gradients(X, target, moves, by_input=True)
+        wanted = class_indices(self.classes, target, len(X))
+        return gradients(self._passes, self._head, X, wanted, moves, by_input=True)
 
     def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        return self._gradients(X, target, moves, by_input=False)
-
-    def _gradients(self, X: Floats, target: Any, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
-        wanted, margins = class_indices(self.classes, target, len(X)), np.empty(len(X))
-        slopes = np.empty((len(X), self.n_features if by_input else len(self.parameters)))
-        for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
-            margins[rows], slopes[rows] = found
-        return margins, slopes
+        wanted = class_indices(self.classes, target, len(X))
+        return gradients(self._passes, self._head, X, wanted, moves, by_input=False)
 
     def dense_chain(self) -> DenseChain | None:
         """The module as a dense network in which its parameters stand, if `torch.fx` shows it to be one."""
@@ -180,12 +158,9 @@ class TorchModel:
         head, passes, draws = self._head, self._passes, np.random.default_rng(0)
         if passes.integers:
             raise NotDense("the module takes whole numbers")
-        told: dict[str, Any] = {
-            "threshold": head.threshold,
-            "classes": head.classes,
-            "feature_names": self.feature_names,
-        }
-        told |= {"output": "softmax" if len(head.classes) > 2 or head.kind in MANY else "sigmoid", "dtype": self.dtype}
+        told: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "dtype": self.dtype}
+        told["output"] = "softmax" if len(head.classes) > 2 or head.kind in MANY else "sigmoid"
+        told["feature_names"] = self.feature_names
         with passes.stage.move() as module:
             chain = traced_chain(module, self.parameters, head.kind, passes.shape, **told)
         X, target = draws.random((4, self.n_features)) * 2 - 1, self.classes[-1]
@@ -221,10 +196,8 @@ class TorchModel:
 
     def __repr__(self) -> str:
         name, shape = type(self._passes.stage.module).__name__, "x".join(map(str, self._passes.shape))
-        return (
-            f"<{name} of {len(self.parameters)} parameters, input {shape}, {self._head.kind} output, "
-            f"classes {list(self.classes)}>"
-        )
+        said = f"{len(self.parameters)} parameters, input {shape}, {self._head.kind} output"
+        return f"<{name} of {said}, classes {list(self.classes)}>"
 
 
 def _parts(module: Any) -> dict[int, str]:
@@ -258,11 +231,8 @@ def _code(module: Any) -> list[Any]:
     return told
 
 
-class _Program:
-    """A Keras model of which only the layers are used: every variable is given when it is called."""
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.variables = model, list[Any]()
+class _Program(list[Any]):
+    """A Keras model and its variables: only the layers are used, every variable is given when it is called."""
 
     def __deepcopy__(self, memo: Any) -> _Program:
         return self  # nothing in it is ever written
@@ -273,8 +243,8 @@ class KerasModule(nn.Module):  # type: ignore[misc]
 
     def __init__(self, model: Any, not_dense: str) -> None:
         super().__init__()
-        self._program, self._not_dense, self._places = _Program(model), not_dense, list[tuple[str, str]]()
-        variables = self._program.variables
+        self._program, self._not_dense, self._places = _Program([model, []]), not_dense, list[tuple[str, str]]()
+        variables = self._program[1]
         for layer in model._flatten_layers():
             trained = {id(v) for v in layer._trainable_variables}
             own = [*layer._trainable_variables, *layer._non_trainable_variables]
@@ -300,9 +270,10 @@ class KerasModule(nn.Module):  # type: ignore[misc]
         """What Keras computes with the numbers that the module holds now."""
         import keras
 
+        model, variables = self._program
         values = [getattr(getattr(self, name), part) for name, part in self._places]
-        with keras.StatelessScope(state_mapping=list(zip(self._program.variables, values, strict=True))):
-            return self._program.model(x, training=False)
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            return model(x, training=False)
 
 
 #: What the module of a skorch classifier gives, by the loss that it was trained with.
@@ -313,7 +284,7 @@ _BY_LOSS |= {"BCEWithLogitsLoss": "logit", "BCELoss": "probability"}
 def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, **options: Any) -> Any:
     """Read the module of a fitted skorch classifier, with its classes and its threshold."""
     if not getattr(net, "initialized_", False):
-        raise InputError(f"the model must be fitted, but this {type(net).__name__} is not; call .fit(X, y) first.")
+        raise not_fitted(net)
     told = _BY_LOSS.get(type(getattr(net.criterion_, "_orig_mod", net.criterion_)).__name__)
     if net.predict_nonlinearity not in ("auto", None) or (told or output) is None:
         why = f"this {type(net).__name__} turns its module's numbers into probabilities in a way of its own;"
@@ -326,15 +297,14 @@ def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, 
 def from_torch(
     module: Any,
     *,
-    output: str | None = None,
-    threshold: float = 0.5,
-    classes: Sequence[Any] | None = None,
-    input_shape: Sequence[int] | None = None,
-    feature_names: Sequence[str] | None = None,
+    output: Any,
+    threshold: float,
+    classes: Any = None,
+    input_shape: Any = None,
+    feature_names: Any = None,
 ) -> TorchModel | DenseTorchModel:
     """Read a trained module, without changing it: what is used is a copy, in eval mode."""
-    # Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
-    # those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
+    # all parameters may move, those with ``requires_grad=False`` too; buffers do not
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     kind, names = chosen_output(module, output), check_names(feature_names)
     parameters = _parameters(module)

@@ -23,16 +23,10 @@ _SAME = (F.dropout, F.alpha_dropout, "contiguous", "clone", "float", "double", t
 _RESHAPE = ("view", "reshape", torch.reshape)
 _SQUEEZE = ("squeeze", torch.squeeze)
 #: Settings of activations, with the defaults of PyTorch.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "leaky_relu": {"negative_slope": 0.01},
-    "hardtanh": {"min_val": -1.0, "max_val": 1.0},
-    "elu": {"alpha": 1.0},
-    "gelu": {"approximate": "none"},
-    "softplus": {"beta": 1.0, "threshold": 20.0},
-    "clamp": {"min": None, "max": None},
-    "softmax": {"dim": -1},
-    "log_softmax": {"dim": -1},
-}
+_DEFAULTS: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.01}, "elu": {"alpha": 1.0}}
+_DEFAULTS |= {"hardtanh": {"min_val": -1.0, "max_val": 1.0}, "softplus": {"beta": 1.0, "threshold": 20.0}}
+_DEFAULTS |= {"gelu": {"approximate": "none"}, "clamp": {"min": None, "max": None}}
+_DEFAULTS |= {"softmax": {"dim": -1}, "log_softmax": {"dim": -1}}
 _LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.ReLU6: "relu6", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hardtanh"}
 _LAYERS |= {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ELU: "elu", nn.GELU: "gelu", nn.SiLU: "silu"}
 _LAYERS |= {nn.Softplus: "softplus"}

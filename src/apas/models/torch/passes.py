@@ -1,15 +1,9 @@
 """Forward and backward passes of many shifted copies of a PyTorch module, in blocks of bounded memory.
 
-Small modules go through `torch.func.vmap`, many shifted copies at a time; of large ones, of modules that `vmap` cannot
-handle, and where there are many rows anyway, one shifted copy after the other.
-
 How far rounding may move the margins is measured, since what happens inside a module is unknown: all parameters are
 moved by a thousandth of themselves, up or down at random. Rounding moves them, and what is computed from them, by a few
-units of roundoff; the margin follows in proportion. With float32 that is about a millionth, far more than the 1e-12 of
-numbers computed in float64.
-
-The last bits of float32 margins depend on the shape of a batch. So margins near the edge of what counts as failing are
-computed again in float64, where they hardly do: the evidence is then the same for any blocks, workers and rows.
+units of roundoff; the margin follows in proportion. The last bits of float32 margins depend on the shape of a batch. So
+margins near the edge of what counts as failing are computed again in float64, where they hardly do.
 """
 
 from __future__ import annotations
@@ -46,12 +40,10 @@ SLACK, SUM_SLACK = 1e-5, 1e-3  # how far beyond [0, 1], and how far from a sum o
 
 @dataclass(frozen=True)
 class Head:
-    """How the numbers of a module become scores.
+    """How the numbers of a module become scores."""
 
-    A probability that its dtype cannot tell from 0 or 1 counts as the nearest number that is neither: in float32 the
-    logit of 1 is taken to be 16.6. A margin is then as large as can be vouched for, finite, and never NaN. What lies
-    outside [0, 1] is no probability, and its margin is NaN, which is never valid.
-    """
+    # A probability that its dtype cannot tell from 0 or 1 counts as the nearest number that is neither: in float32 the
+    # logit of 1 is taken to be 16.6. What lies outside [0, 1] has the margin NaN, which is never valid.
 
     kind: str
     classes: tuple[Any, ...]
@@ -398,31 +390,33 @@ NUMBERS, KEPT = 1 << 20, 16
 
 def gradients(
     passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
-) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Margins (rows,) and gradients (rows, features or k), some rows at a time."""
+) -> tuple[Floats, Floats]:
+    """Margins (rows,) and gradients (rows, features or k)."""
     k = len(passes.stage.base)
     if moves is not None and moves.shape != (len(X), k):
         raise InputError(f"`moves` must hold one change per row and parameter, shape {(len(X), k)}, got {moves.shape}.")
     if by_input and passes.integers:
         raise Unsupported("the module takes whole numbers, by which nothing can be derived; use method='sampling'.")
+    margins, slopes = np.empty(len(X)), np.empty((len(X), math.prod(passes.shape) if by_input else k))
     step = max(1, min(NUMBERS // k, passes.step(KEPT))) if passes.batched else 1
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         some = None if moves is None else moves[rows]
         found = None
         if passes.batched and k <= LARGE:
-            found = _together(passes, head, X[rows], wanted[rows], some, by_input=by_input)
-        if found is None:
-            for i in range(start, min(start + step, len(X))):
-                move = None if moves is None else moves[i]
-                yield slice(i, i + 1), *_alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input=by_input)
-        else:
-            yield rows, *found
+            found = _together(passes, head, X[rows], wanted[rows], some, by_input)
+        if found is not None:
+            margins[rows], slopes[rows] = found
+            continue
+        for i in range(start, min(start + step, len(X))):
+            move = None if moves is None else moves[i]
+            margins[i], slopes[i] = _alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input)
+    return margins, slopes
 
 
 def _alone(
-    passes: Passes, head: Head, X: Floats, wanted: int, move: Floats | None, *, by_input: bool
-) -> tuple[Floats, Floats]:
+    passes: Passes, head: Head, X: Floats, wanted: int, move: Floats | None, by_input: bool
+) -> tuple[float, Floats]:
     with torch.inference_mode(False), torch.enable_grad(), passes.calm(), passes.stage.move(move) as module:
         x = passes.rows(X)
         x = x.requires_grad_(True) if by_input else x
@@ -434,11 +428,11 @@ def _alone(
             first = str(error).splitlines()[0]
             raise Unsupported(f"{type(module).__name__} has no gradients that autograd can compute: {first}") from error
     flat = [np.zeros(s.numel()) if g is None else _numbers(g).ravel() for s, g in zip(sources, slopes, strict=True)]
-    return np.array([float(margin.detach())]), np.concatenate(flat)[None, :]
+    return float(margin.detach()), np.concatenate(flat)
 
 
 def _together(
-    passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
+    passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, by_input: bool
 ) -> tuple[Floats, Floats] | None:
     """Margins and gradients of all rows at once, or None if `vmap` cannot."""
     stage, x = passes.stage, passes.rows(X)
