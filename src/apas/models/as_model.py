@@ -66,7 +66,7 @@ def as_model(
 
         return from_skorch(obj, **chosen, threshold=threshold, feature_names=feature_names)  # type: ignore[no-any-return]
     if libraries & {"xgboost", "lightgbm", "catboost"}:  # before scikit-learn, whose classes they inherit from
-        from apas.models.boosting import from_booster
+        from apas.models.predictor import from_booster
 
         return _without_options(from_booster(obj, threshold=threshold, feature_names=feature_names), chosen)
     if "sklearn" in libraries or (hasattr(obj, "classes_") and hasattr(obj, "predict")):

@@ -23,8 +23,8 @@ from apas._optional import require
 from apas._typing import Integers
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model
-from apas.models.boosting import catboost_file
 from apas.models.files import formats
+from apas.models.predictor import catboost_file
 
 _require = formats.require_that
 

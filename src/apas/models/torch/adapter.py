@@ -26,8 +26,6 @@ from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
 from apas.models.torch.dense import traced_chain
 from apas.models.torch.passes import (
-    LARGE,
-    VALUES,
     Head,
     Passes,
     Rounding,
@@ -36,6 +34,7 @@ from apas.models.torch.passes import (
     chosen_output,
     final_layer,
     gradients,
+    largest,
 )
 
 
@@ -403,8 +402,6 @@ def _copy(module: Any) -> Any:
 
 
 SAME = 1e-3  # how far apart two answers to the same row may be, as a share of the largest answer
-#: How far apart they may be after a move: as a share of what it did, and in roundoffs of the largest answer.
-FOLLOWS, ROUNDOFFS = 0.1, 256
 SIZES = (0.01, 1.0)  # how far parameters are moved to see whether the answers follow
 
 
@@ -452,15 +449,14 @@ def probe(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
         raise InputError(f"{must} is there a dropout that does not look at self.training?")
     alone = torch.cat([passes.raw(row[None, :]) for row in numbers])
     same = raw.shape == alone.shape
-    if not same or not torch.allclose(raw, alone, rtol=SAME, atol=SAME * _largest(raw), equal_nan=True):
+    if not same or not torch.allclose(raw, alone, rtol=SAME, atol=SAME * largest(raw), equal_nan=True):
         raise InputError(
             "the module's answer to a row must not depend on the other rows of a batch, but does (a batch norm without "
             "running statistics, or an `input_shape` that leaves out a dimension, would explain it)."
         )
     _check_moves(passes, numbers, raw)
     _look_inside(passes, numbers)
-    if len(stage.base) <= LARGE:
-        _try_together(passes, numbers, raw)
+    passes.try_together(numbers, raw)
     return passes, int(raw.shape[1])
 
 
@@ -482,34 +478,6 @@ def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
         return
     must = "the module's answers must follow its parameters, but moving all of them changes none; does its forward()"
     raise InputError(f"{must} use another module, from a closure or a global name, whose parameters are not its own?")
-
-
-def _try_together(passes: Passes, numbers: Any, raw: Any) -> None:
-    """Let `vmap` be used if it follows every tensor of parameters as single passes do."""
-    # A tensor that a module keeps in a list besides is moved in single passes but not by `functional_call`: each is
-    # moved by itself, so that none can hide behind the others.
-    stage, draws = passes.stage, np.random.default_rng(1)
-    x, some = passes.rows(numbers), max(1, VALUES // len(stage.base))
-    passes.batched = True
-    for start in range(0, len(stage.layout.slices), some):
-        parts = stage.layout.slices[start : start + some]
-        directions = np.zeros((len(parts), len(stage.base)))
-        for direction, part in zip(directions, parts, strict=True):
-            direction[part] = draws.uniform(-0.1, 0.1, part.stop - part.start) * np.maximum(np.abs(stage.base[part]), 1)
-        together = passes.together(x, directions, 1.0)
-        if together is None:
-            return
-        for direction, ours in zip(directions, together, strict=True):
-            alone = passes.raw(numbers, direction)
-            # the two may differ by rounding, and by a small share of what the move did
-            limit = FOLLOWS * _largest(alone - raw) + ROUNDOFFS * float(torch.finfo(alone.dtype).eps) * _largest(alone)
-            if alone.shape != ours.shape or not torch.allclose(alone, ours, rtol=0, atol=limit, equal_nan=True):
-                passes.give_up()
-                return
-
-
-def _largest(a: Any) -> float:
-    return float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())
 
 
 def _look_inside(passes: Passes, numbers: Any) -> None:

@@ -262,6 +262,9 @@ VALUES = 1 << 19  # how many numbers the largest intermediate result may have
 WORTH = 8  # fewer shifted copies than this are not worth the overhead of `vmap`
 LARGE = 1 << 18  # modules of more parameters than this are never copied several times at once
 WIDE = 1 << 16  # modules with a larger result for one row than this are left to as many threads as PyTorch has
+#: How far apart a pass of many copies and single ones may be: as a share of what a move did, and in roundoffs of the
+#: largest answer.
+FOLLOWS, APART = 0.1, 256
 #: What `vmap` raises about a module that it cannot evaluate.
 NO_VMAP = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError)
 
@@ -335,6 +338,33 @@ class Passes:
             stacklevel=2,
         )
 
+    def try_together(self, numbers: Any, raw: Any) -> None:
+        """Let `vmap` be used if it follows every tensor of parameters as single passes do."""
+        # A tensor that a module keeps in a list besides is moved in single passes but not by `functional_call`: each is
+        # moved by itself, so that none can hide behind the others.
+        stage, draws = self.stage, np.random.default_rng(1)
+        if len(stage.base) > LARGE:
+            return
+        x, some = self.rows(numbers), max(1, VALUES // len(stage.base))
+        self.batched = True
+        for start in range(0, len(stage.layout.slices), some):
+            parts = stage.layout.slices[start : start + some]
+            directions = np.zeros((len(parts), len(stage.base)))
+            for direction, part in zip(directions, parts, strict=True):
+                sizes = np.maximum(np.abs(stage.base[part]), 1)
+                direction[part] = draws.uniform(-0.1, 0.1, part.stop - part.start) * sizes
+            together = self.together(x, directions, 1.0)
+            if together is None:
+                return
+            for direction, ours in zip(directions, together, strict=True):
+                alone = self.raw(numbers, direction)
+                # the two may differ by rounding, and by a small share of what the move did
+                eps = float(torch.finfo(alone.dtype).eps)
+                limit = FOLLOWS * largest(alone - raw) + APART * eps * largest(alone)
+                if alone.shape != ours.shape or not torch.allclose(alone, ours, rtol=0, atol=limit, equal_nan=True):
+                    self.give_up()
+                    return
+
     @contextmanager
     def calm(self) -> Iterator[None]:
         """One thread for small modules: several save little there, and on busy cores they wait for each other."""
@@ -363,6 +393,11 @@ class Passes:
                     yield
             finally:
                 torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def largest(a: Any) -> float:
+    """The largest magnitude among finite numbers."""
+    return float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())
 
 
 def answer(module: Any, x: Any) -> Any:
