@@ -21,7 +21,7 @@ from apas.display.progress import Progress
 from apas.errors import Unsupported
 from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Ellipsoid, Finite, MovesInput, Region, Sparse, Unbounded
+from apas.shifts.base import Ball, Bounded, Box, Ellipsoid, Finite, MovesInput, Region, Sparse, Unbounded
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball.least_margins import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
@@ -62,7 +62,8 @@ def no_network(question: Question, name: str) -> str | None:
     if question.network is not None:
         return None
     # a set that moves rows has a shape, but no place before there is a network
-    rows = offers(question.shifts, MovesInput) and question.shifts.geometry(question.coordinates) is not None
+    moves = offers(question.shifts, MovesInput) and offers(question.shifts, Bounded)
+    rows = moves and question.shifts.geometry(question.coordinates) is not None
     if not rows and not isinstance(question.geometry, Region):
         return None
     why = question.model.not_dense() if offers(question.model, Chained) else ""
