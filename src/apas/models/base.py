@@ -155,6 +155,7 @@ class Model(Predicts, Protocol):
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
 
 
+@runtime_checkable
 class Named(Protocol):
     """A model that knows the names of its columns."""
 
@@ -163,6 +164,7 @@ class Named(Protocol):
         """Names of the columns a user passes, or None."""
 
 
+@runtime_checkable
 class Raw(Protocol):
     """A model that takes rows in raw units and turns them into model units itself."""
 
@@ -182,6 +184,7 @@ class Dense(Protocol):
         """Give the same network as a `FeedForward`."""
 
 
+@runtime_checkable
 class Chained(Protocol):
     """A model that is a dense network but for how its parameters stand in it."""
 
@@ -203,6 +206,7 @@ class Differentiable(Protocol):
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
 
 
+@runtime_checkable
 class Scaled(Protocol):
     """A model that knows how large the numbers get inside it."""
 
@@ -210,6 +214,7 @@ class Scaled(Protocol):
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
 
 
+@runtime_checkable
 class Arithmetic(Protocol):
     """A model that knows in which arithmetic it is computed where it is used; all others are taken at their word."""
 
@@ -218,6 +223,7 @@ class Arithmetic(Protocol):
         """The name of its floating point numbers: "float64" or "float32"."""
 
 
+@runtime_checkable
 class LibraryBacked(Protocol):
     """A model made from another library's object, which can be asked for its own opinion."""
 
@@ -225,6 +231,7 @@ class LibraryBacked(Protocol):
         """Classes of the raw rows `X` according to the library that trained the model."""
 
 
+@runtime_checkable
 class ReadsOnce(Protocol):
     """A model whose preprocessing takes long, and its library's opinion goes through it: both can be had in one go."""
 
@@ -232,6 +239,7 @@ class ReadsOnce(Protocol):
         """What `encode` and `library_classes` say of the raw rows `X`."""
 
 
+@runtime_checkable
 class Described(Protocol):
     """A model whose architecture (and preprocessing) can be written down."""
 
@@ -239,6 +247,7 @@ class Described(Protocol):
         """All that decides the output besides the parameters, as JSON values."""
 
 
+@runtime_checkable
 class ReadsCells(Protocol):
     """A model that takes rows as they are: its units of a number are the user's, and other cells have codes."""
 
@@ -247,6 +256,7 @@ class ReadsCells(Protocol):
         """Whether it does."""
 
 
+@runtime_checkable
 class Learned(Protocol):
     """A model that has learned something else than parameters, such as trees."""
 
@@ -254,6 +264,7 @@ class Learned(Protocol):
         """SHA-256 over all of it."""
 
 
+@runtime_checkable
 class Leaves(Protocol):
     """A model that may be an ensemble of trees."""
 
@@ -261,6 +272,7 @@ class Leaves(Protocol):
         """Its trees, as encoded rows meet them, or None if it has none that can be read."""
 
 
+@runtime_checkable
 class FromEstimator(Protocol):
     """A model that was read from a fitted classifier, which can be written to a file and fitted anew."""
 

@@ -185,7 +185,8 @@ def _check_fitted(estimator: Any, final: Any) -> None:
 def _network(final: Any, threshold: float) -> FeedForward:
     binarizer = getattr(final, "_label_binarizer", None)
     multilabel = binarizer is not None and str(binarizer.y_type_).startswith("multilabel")
-    check_is_classifier(final, 2 if multilabel else 1)
+    if multilabel or isinstance(final.classes_, list) or np.ndim(final.classes_) != 1:
+        check_is_classifier(final, 2)
     # float32 rows meet float32 coefficients: the coarsest arithmetic in which scikit-learn computes with them
     first = final.coefs_[0] if type(final).__name__ == "MLPClassifier" else final.coef_
     dtype = "float32" if np.asarray(first).dtype.itemsize < 8 else "float64"

@@ -62,8 +62,8 @@ def no_network(question: Question, name: str) -> str | None:
     if question.network is not None:
         return None
     # a set that moves rows has a shape, but no place before there is a network
-    moves = offers(question.shifts, MovesInput) and offers(question.shifts, Bounded)
-    rows = moves and question.shifts.geometry(question.coordinates) is not None
+    shifts = question.shifts
+    rows = offers(shifts, MovesInput) and offers(shifts, Bounded) and shifts.geometry(question.coordinates) is not None
     if not rows and not isinstance(question.geometry, Region):
         return None
     why = question.model.not_dense() if offers(question.model, Chained) else ""
