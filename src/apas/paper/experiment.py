@@ -76,15 +76,23 @@ def run_experiment(
     quick: bool = False,
     n_jobs: int = 1,
     label: str = "working",
+    finished: bool = False,
 ) -> ExperimentOutcome:
-    """Do what is not done yet, and write the tables and figures."""
+    """Do what is not done yet, unless only what is `finished` is wanted, and write the tables and figures."""
     from apas.models.base import offers  # numpy is not loaded to list the commands
 
     place = Path(folder)
+    units, options = experiment.units({"quick": quick}), " --quick" * quick + " --finished" * finished
+    made = f"Made by `apas paper {label}{options}` with {made_with()}, on {os.cpu_count()} cores."
     with Store(place / RESULTS) as store:
-        results = run_units(experiment.units({"quick": quick}), store, n_jobs=n_jobs, label=label)
-    tables, files, command = experiment.tables(results), [], f"apas paper {label}{' --quick' if quick else ''}"
-    made = f"Made by `{command}` with {made_with()}, on {os.cpu_count()} cores."
+        if finished:
+            results = [result for result in map(store.finished, units) if result is not None]
+            made = f"Of {len(results)} finished units of {len(units)}, which may be of another version. {made}"
+        else:
+            results = run_units(units, store, n_jobs=n_jobs, label=label)
+    if not results:
+        raise InputError(f"{str(place)!r} must hold finished units of {label}, got none; run it without `--finished`.")
+    tables, files = experiment.tables(results), []
     try:
         for name, table in tables.items():
             files += [place / f"{name}.csv", place / f"{name}.md"]

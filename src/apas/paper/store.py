@@ -174,6 +174,19 @@ class Store(AbstractContextManager["Store"]):
         with self._reading():
             self._base.execute("insert or replace into results values (?, ?, ?, ?, ?)", values)
 
+    def finished(self, unit: Unit) -> dict[str, Any] | None:
+        """The result of a unit, whatever version and data it was computed with; None if it is not done."""
+        with self._reading():
+            query = "select result from results where experiment = ? and settings = ?"
+            rows = self._base.execute(query, (unit.experiment, json.dumps(dict(unit.settings), sort_keys=True)))
+            found = [dict(json.loads(text)) for (text,) in rows]
+        if len(found) > 1:
+            raise InputError(
+                f"{str(self.path)!r} must hold a unit of {unit.experiment} once, but more than one version has "
+                f"computed {dict(unit.settings)}; give a folder of one version."
+            )
+        return found[0] if found else None
+
     def __len__(self) -> int:
         with self._reading():
             return int(self._base.execute("select count(*) from results").fetchone()[0])
