@@ -53,9 +53,8 @@ def as_model(
     if is_path(obj):
         raise InputError(f"`model` must be a model, got the path {str(obj)!r}; read it with apas.load_model(path).")
     if isinstance(obj, type):
-        raise InputError(
-            f"`model` must be a fitted model, got the class {obj.__name__} itself; make one and fit it first."
-        )
+        must = f"`model` must be a fitted model, got the class {obj.__name__} itself;"
+        raise InputError(f"{must} make one and fit it first.")
     chosen: dict[str, Any] = {"output": output, "classes": classes, "input_shape": input_shape}
     if offers(obj, Predicts):
         chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}

@@ -335,15 +335,7 @@ class ChainModel:
     def __init__(self, chain: DenseChain, parameters: Parameters) -> None:
         self._chain, self.parameters, net = chain, parameters, chain.network
         self.classes, self.n_features, self.feature_names = net.classes, net.n_features, net.feature_names
-        self.dtype = net.dtype
-
-    def margin(self, X: Floats, target: Any) -> Floats:
-        """Margins of the rows `X` towards `target`, shape (rows,)."""
-        return self._chain.network.margin(X, target)
-
-    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
-        return self._chain.shifted_margins(X, target, directions, delta)
+        self.dtype, self.margin, self.shifted_margins = net.dtype, net.margin, chain.shifted_margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``."""

@@ -77,9 +77,8 @@ def check_layers(
                 f"outputs, got {w.shape[0]}; weights are (inputs, outputs): from (outputs, inputs) use .T."
             )
         if len(b) != w.shape[1]:
-            raise InputError(
-                f"`biases[{i}]` of FeedForward must have {w.shape[1]} entries, as layer {i} has outputs, got {len(b)}."
-            )
+            said = f"`biases[{i}]` of FeedForward must have {w.shape[1]} entries,"
+            raise InputError(f"{said} as layer {i} has outputs, got {len(b)}.")
     return matrices, vectors
 
 
@@ -108,18 +107,16 @@ def check_activations(activation: str | Sequence[str], hidden: int) -> tuple[str
         if not isinstance(name, str) or name not in ACTIVATIONS:
             raise InputError(f"`activation` of FeedForward must be one of {', '.join(ACTIVATIONS)}, got {name!r}.")
     if len(names) != hidden:
-        raise InputError(
-            f"`activation` of FeedForward must be one name or one per hidden layer ({hidden}), got {len(names)}."
-        )
+        must = f"`activation` of FeedForward must be one name or one per hidden layer ({hidden}),"
+        raise InputError(f"{must} got {len(names)}.")
     return names
 
 
 def check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> tuple[Any, ...]:
     """Class labels, as many as the output can tell apart."""
     if output == "softmax" and outputs < 2:
-        raise InputError(
-            '`output` of FeedForward is "softmax", which needs a score per class, but the last layer has 1 output.'
-        )
+        said = '`output` of FeedForward is "softmax",'
+        raise InputError(f"{said} which needs a score per class, but the last layer has 1 output.")
     if output != "softmax" and outputs != 1:
         why = f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs};'
         raise InputError(f'{why} use "softmax".')
@@ -148,9 +145,8 @@ def check_threshold(threshold: float, output: str, n_classes: int) -> float:
             raise InputError("`threshold` of FeedForward must be a finite number, got one beyond floats.") from None
     value = check_probability(threshold, "threshold", "FeedForward")
     if n_classes > 2 and value != 0.5:
-        raise InputError(
-            f"`threshold` of FeedForward only applies to two classes, but there are {n_classes}; leave it out."
-        )
+        why = f"`threshold` of FeedForward only applies to two classes, but there are {n_classes};"
+        raise InputError(f"{why} leave it out.")
     return value
 
 

@@ -319,9 +319,8 @@ def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Bloc
         return
     theta = net.parameters
     if moves.shape != (len(X), len(theta)):
-        raise InputError(
-            f"`moves` must hold one change per row and parameter, shape {(len(X), len(theta))}, got {moves.shape}."
-        )
+        must = "`moves` must hold one change per row and parameter,"
+        raise InputError(f"{must} shape {(len(X), len(theta))}, got {moves.shape}.")
     step = max(1, GRADIENT_BLOCK // len(theta))
     for start in range(0, len(X), step):
         parts = theta.split(moves[start : start + step] + theta.values)

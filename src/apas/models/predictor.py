@@ -404,9 +404,8 @@ def check_is_classifier(estimator: Any, labels: int = 1) -> None:
     if labels > 1 or isinstance(classes, list) or np.ndim(classes) > 1:
         raise Unsupported(f"this {name} was fitted for several labels at once; certify one classifier per label.")
     if len(classes) == 1:
-        raise InputError(
-            f"the model must tell classes apart, but this {name} was fitted to rows of class {classes[0]}."
-        )
+        must = "the model must tell classes apart,"
+        raise InputError(f"{must} but this {name} was fitted to rows of class {classes[0]}.")
 
 
 def from_classifier(

@@ -168,9 +168,8 @@ def _check_fitted(estimator: Any, final: Any) -> None:
     # what a class of scikit-learn's own is, its name tells, and its tags take as long as a small model to read
     known = type(final).__module__.startswith("sklearn.") and (name in LINEAR or name == "MLPClassifier")
     if not known and is_regressor(final):
-        raise Unsupported(
-            f"{name} is a regressor: it has no classes, so no counterfactual can be valid; pass a classifier."
-        )
+        why = f"{name} is a regressor: it has no classes, so no counterfactual can be valid;"
+        raise Unsupported(f"{why} pass a classifier.")
     if hasattr(final, "best_estimator_"):
         raise Unsupported(f"{name} is a search over models; pass its .best_estimator_.")
     if not known and not is_classifier(final):

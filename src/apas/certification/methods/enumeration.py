@@ -32,7 +32,7 @@ from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
-from apas.models.base import offers
+from apas.models.base import Chained, offers
 from apas.models.forward import parameter_gradients
 from apas.shifts.base import Box, Ellipsoid, Elliptical
 from apas.shifts.box_rounding import inside_box
@@ -251,7 +251,7 @@ class Enumeration:
         got, question = type(question.shifts).__name__, question.embedded
         if closed_share(question):
             return None
-        if (complaint := no_network(question, "Enumeration")) is not None:
+        if offers(question.model, Chained) and (complaint := no_network(question, "Enumeration")) is not None:
             return complaint
         if not isinstance(question.geometry, Box):
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
@@ -264,6 +264,9 @@ class Enumeration:
         if question.tied:
             needs = f"Enumeration needs parameters that are each used once, but {question.tied}"
             return f'{needs}; use method="sampling".'
+        if question.network is None:
+            needs = f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one"
+            return f'{needs} with the same parameters; use method="sampling".'
         return None
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:

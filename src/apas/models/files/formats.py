@@ -315,9 +315,8 @@ class LoadOptions:
             raise InputError(f'{must} "sigmoid" stands for one logit and "softmax" for a logit per class.')
         chosen = output or self.output
         if chosen == "identity" and self.threshold is None:
-            raise InputError(
-                f'`threshold` of load_model must be given with output="identity", as {path} does not tell it.'
-            )
+            said = '`threshold` of load_model must be given with output="identity",'
+            raise InputError(f"{said} as {path} does not tell it.")
         fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen, "dtype": dtype}
         fields["activation"] = activation if activation is not None else self.activation if hidden else ()
         fields["threshold"] = 0.5 if self.threshold is None else self.threshold

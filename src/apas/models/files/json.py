@@ -30,9 +30,8 @@ def json_bytes(network: FeedForward) -> bytes:
 def read_json(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
-        raise UnsafeFile(
-            f"{path} is not JSON but looks like a pickle or an archive, which could run code when read; {CONVERT}."
-        )
+        why = f"{path} is not JSON but looks like a pickle or an archive, which could run code when read;"
+        raise UnsafeFile(f"{why} {CONVERT}.")
     fields = check_description(parse_json(path, raw), path, arrays=("weights", "biases"))
     return options.confirm(path, build_network(path, fields))
 

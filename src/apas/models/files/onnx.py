@@ -84,9 +84,8 @@ class GraphReader:
         """The value whose numbers the only output gives, without the sigmoid or softmax at its end."""
         builder = self.builder
         if len(self.inputs) != 1 or len(self.outputs) != 1:
-            raise self.refuse(
-                f"it has {len(self.inputs)} inputs and {len(self.outputs)} outputs of numbers, not one each"
-            )
+            why = f"it has {len(self.inputs)} inputs and {len(self.outputs)} outputs of numbers,"
+            raise self.refuse(f"{why} not one each")
         self.values[self.inputs[0]] = 0
         end = self._without_classes(self.outputs[0])
         for node in self._nodes_behind(end):
@@ -469,6 +468,5 @@ def _array(onnx: Any, path: Path, tensor: Any) -> Array:
     except BROKEN as error:
         if isinstance(error, InputError | UnsafeFile):
             raise
-        raise InputError(
-            f"{path} must have numbers of shape {shape} for {tensor.name!r}, but has not; it is damaged."
-        ) from None
+        must = f"{path} must have numbers of shape {shape} for {tensor.name!r}, but has not;"
+        raise InputError(f"{must} it is damaged.") from None

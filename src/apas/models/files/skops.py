@@ -6,7 +6,6 @@ import json
 import re
 import warnings
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,7 @@ _require = formats.require_that
 #: Stands for the generator of random numbers that boosting gives its trees, and training has used up.
 _USED_UP = "a generator that training has used up"
 #: By skops's loaders and by modules, the names of what may be made; never by a loader that calls what the file names.
-_KNOWN: dict[str, dict[str, list[str]]] = json.loads(
-    files("apas.models.files").joinpath("skops_types.json").read_text()
-)
+_KNOWN: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name("skops_types.json").read_text("utf-8"))
 #: Modules that scikit-learn keeps its classes in: the package itself, or a private module directly inside, which is
 #: called differently in different versions.
 _MODULE = re.compile(r"(sklearn\.[a-z_]+)\._[a-z_]+")
@@ -68,9 +65,8 @@ def dump_estimator(estimator: Any) -> bytes:
     try:
         content: bytes = library.dumps(estimator)
     except Exception as error:  # skops has exceptions of its own, and so has what it asks for its state
-        raise Unsupported(
-            f"{type(estimator).__name__} cannot be written by skops: {formats.first_line(error)}"
-        ) from error
+        why = f"{type(estimator).__name__} cannot be written by skops:"
+        raise Unsupported(f"{why} {formats.first_line(error)}") from error
     return content
 
 

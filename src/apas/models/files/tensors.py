@@ -180,9 +180,8 @@ def read_state(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForw
     """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without pickle."""
     # Layers are taken in the order in which the module registered them.
     if raw[:4] != b"PK\x03\x04":
-        raise InputError(
-            f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read); {ALONE}."
-        )
+        said = f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read);"
+        raise InputError(f"{said} {ALONE}.")
     state, storages, order = read_record(path, formats.read_archive(path, raw))
     arrays = {name: _array(path, name, value, storages, order) for name, value in state.items()}
     owners: dict[str, str] = {}
@@ -205,18 +204,16 @@ def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], ord
         raise InputError(f"{path} lacks the numbers of {name!r}; it is damaged.")
     content, kind = storages[value.key], np.dtype(f"{order}{DTYPES[value.dtype]}")
     if len(content) != value.count * kind.itemsize:
-        raise InputError(
-            f"{path} must have {value.count} numbers for {name!r}, but has {len(content)} bytes; it is damaged."
-        )
+        must = f"{path} must have {value.count} numbers for {name!r}, but has {len(content)} bytes;"
+        raise InputError(f"{must} it is damaged.")
     flat = np.frombuffer(content, dtype=kind)
     if value.dtype == "BFloat16Storage":
         flat = (flat.astype(np.uint32) << 16).view(np.float32)
     # a view that repeats numbers, or reaches beyond them, is nothing that a trained layer has
     reach = sum((n - 1) * step for n, step in zip(value.shape, value.strides, strict=True))
     if np.prod(value.shape, dtype=object) > flat.size or value.offset + reach >= flat.size or 0 in value.shape:
-        raise InputError(
-            f"{path} must have different numbers of shape {value.shape} for {name!r}, but has not; it is damaged."
-        )
+        must = f"{path} must have different numbers of shape {value.shape} for {name!r}, but has not;"
+        raise InputError(f"{must} it is damaged.")
     strides = tuple(step * flat.itemsize for step in value.strides)
     return np.lib.stride_tricks.as_strided(flat[value.offset :], value.shape, strides, writeable=False).copy()
 

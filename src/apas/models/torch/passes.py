@@ -64,9 +64,8 @@ class Head:
         labels = _check_classes(classes, max(2, outputs))
         value = check_probability(threshold, "threshold", "as_model")
         if len(labels) > 2 and value != 0.5:
-            raise InputError(
-                f"`threshold` of as_model only applies to two classes, but there are {len(labels)}; leave it out."
-            )
+            said = f"`threshold` of as_model only applies to two classes, but there are {len(labels)};"
+            raise InputError(f"{said} leave it out.")
         eps = float(torch.finfo(dtype).eps)
         if not eps < value < 1 - eps:
             raise InputError(f"`threshold` of as_model is {value!r}, which {dtype} cannot tell from 0 or 1.")
@@ -142,9 +141,8 @@ def chosen_output(module: Any, output: str | None) -> str:
     if output is not None and output not in OUTPUTS:
         raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
     if output is not None and told is not None and output != told:
-        raise InputError(
-            f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}"; leave it out.'
-        )
+        why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
+        raise InputError(f"{why} leave it out.")
     return str(output or told)
 
 
@@ -406,9 +404,8 @@ def answer(module: Any, x: Any) -> Any:
         out = module(x.clone())  # what it writes into its input stays there
     except Exception as error:  # the user's code may raise anything
         first = (str(error).splitlines() or [""])[0]
-        raise InputError(
-            f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}: {type(error).__name__}: {first}"
-        ) from error
+        why = f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}:"
+        raise InputError(f"{why} {type(error).__name__}: {first}") from error
     # what squeezes its result gives a single row without its dimension
     fits = isinstance(out, torch.Tensor) and out.numel() > 0 and out.ndim <= 2 and not out.is_complex()
     if not fits or (tuple(out.shape[:1]) != (len(x),) and (len(x) > 1 or out.ndim == 2)):
