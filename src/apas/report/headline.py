@@ -24,11 +24,7 @@ from apas.report.curves import Curves, Histograms
 from apas.report.subject import Later, Subject
 from apas.shifts.base import words_of
 
-_DISTANCE = {
-    np.inf: "each parameter changed by at most {}",
-    1.0: "the changes of all parameters add up to at most {}",
-    2.0: "the parameters moved by at most {} (Euclidean distance)",
-}
+_DISTANCE = {np.inf: "inf", 1.0: "one", 2.0: "two"}
 SPELLED = 4  # so many different claims are spelled out
 
 
@@ -151,8 +147,8 @@ def measured_in_words(later: Later) -> str:
     """How far the model moved, without a full stop."""
     measured = later.measured
     assert measured is not None
-    said = _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})")
-    return said.format(at_most(measured.delta))
+    said: str = TEXTS["moved"][_DISTANCE.get(measured.p, "other")]
+    return said.format(at_most(measured.delta), measured.p)
 
 
 def capital(text: str) -> str:
@@ -296,7 +292,5 @@ def _seed(evidence: Any) -> str | None:
 
 def _list_seeds(name: str, seeds: set[Any]) -> list[tuple[str, str]]:
     texts = sorted(str(seed) for seed in seeds - {None})
-    if not texts:
-        return []
     more = f" and {len(texts) - SEEDS} more" if len(texts) > SEEDS else ""
-    return [(name, ", ".join(texts[:SEEDS]) + more)]
+    return [(name, ", ".join(texts[:SEEDS]) + more)] if texts else []
