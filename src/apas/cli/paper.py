@@ -86,7 +86,7 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
 
     Example:  apas paper data --data datasets
     """
-    from apas.paper.download import fetch
+    from apas.paper.data_folder import fetch
 
     folder = _place(data)
     files = fetch(folder)
