@@ -9,7 +9,7 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ SPELLED = 4  # so many different claims are spelled out
 
 def own_file(name: str) -> str:
     """The text of a file of this package."""
-    return (files("apas.report") / name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 #: What the page says, by heading and name.
