@@ -1,6 +1,6 @@
-"""Regions as part of a search: what an offer has to bear besides its own numbers, and how points do with that.
+"""What an offer has to bear besides its own numbers: a tolerance of each, and numbers beyond those it changes.
 
-The search asks for least margins by linear bounds on its own draws; what certifies are fresh ones (`region_claims`).
+Searches ask for linear bounds on their own draws; fresh ones certify (`apas.certification.region_claims`).
 """
 
 from __future__ import annotations
