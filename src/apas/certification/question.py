@@ -1,7 +1,6 @@
 """A checked question: which rows, towards which class, under which shifts, and how it is to be decided.
 
-`Question.ask` is the one door of all verbs: whatever a user passes is checked, converted and encoded there, once. What
-a method can do besides deciding a claim it says by having the members of a small protocol below; verbs ask for these.
+`Question.ask` is the one door of all verbs. What a method can do besides deciding a claim, small protocols say.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
-from apas.shifts.embedded import EmbeddedShifts
+from apas.shifts.base import EmbeddedShifts
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
@@ -114,22 +113,16 @@ class Question:
 
     Attributes
     ----------
-    model : Model
     X : ndarray of shape (rows, features)
         In model units.
-    target : ndarray of object, shape (rows,)
-        A class label per row.
-    delta : ndarray of shape (rows,)
-    shifts : ShiftSet
+    target, delta : ndarray of shape (rows,)
+        A class label per row, and how far the model may shift.
     claim_rows : int
         How many rows the confidence must hold for together.
-    tries : int
-        By what the risk is divided because the rows stem from a search, see `Most`.
-    bits : int or None
-        That the seed is derived and the risk is ``2**-bits``, see `Most`.
+    tries, bits : int, int or None
+        By what the risk of a search is divided, and that the seed is derived: see `Most`.
     regions : tuple of AskedRegion or None, or None
         Per row the region that has to be kept as a whole, None for a row by itself.
-    n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
     method : Method or None
@@ -173,9 +166,8 @@ class Question:
     ) -> Question:
         """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer (`Unsupported`).
 
-        Arguments are as users pass them to `certify`; `labels` reads `target`: it gives one label per row for the
-        model, the encoded rows and what was passed; `beside` is a table that begins with the rows, which listed models
-        read in one go. `InputError` if an argument makes no sense, or the model does not agree with its own library.
+        `labels` gives one label per row for the model, the encoded rows and what was passed as `target`; `beside` is a
+        table that begins with the rows, which listed models read in one go.
         """
         from apas.certification.methods import METHODS  # whose modules import this one
 
@@ -390,10 +382,7 @@ class Question:
 
     @cached_property
     def embedded(self) -> Question:
-        """The same question about a dense network whose parameters are what moves; itself if none is known.
-
-        Its certificates are about this question: claims are in the words of the set, and witnesses are in it.
-        """
+        """The same question about a dense network whose parameters are what moves; its claims stay those of the set."""
         moves_input = offers(self.shifts, sets.MovesInput)
         if self.network is not None and not moves_input:
             return self
@@ -483,10 +472,7 @@ def decide(question: Question, method: Method, stream: Stream) -> Sequence[Certi
 
 @runtime_checkable
 class Method(Protocol):
-    """A way to decide a claim.
-
-    Its attribute `name`, or its class in lower case, stands in certificates of rows that it need not be asked about.
-    """
+    """A way to decide a claim; its `name`, or its class in lower case, stands in certificates that it need not make."""
 
     def claim(self, question: Question) -> Claim:
         """What the method will speak about."""
@@ -502,21 +488,15 @@ class Method(Protocol):
 class Draws(Protocol):
     """A method that decides a claim about most shifts on a number of draws that it plans ahead.
 
-    Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone: so a search can give
-    each of its tests a part of the risk, and draws of its own.
+    Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone.
     """
 
-    @property
-    def coverage(self) -> float:
-        """The share of shifts that must keep the class."""
-
-    @property
-    def confidence(self) -> float:
-        """How sure its claims are, in (0, 1)."""
-
-    @property
-    def n_samples(self) -> int | None:
-        """How many shifts to draw; None for as many as the claim needs."""
+    #: The share of shifts that must keep the class.
+    coverage: float
+    #: How sure its claims are, in (0, 1).
+    confidence: float
+    #: How many shifts to draw; None for as many as the claim needs.
+    n_samples: int | None
 
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws to make; whether they are enough for the claim is not asked."""
@@ -535,10 +515,7 @@ class LeastDraws(Protocol):
 
 @runtime_checkable
 class NamesTest(Draws, Protocol):
-    """A method that says which test it will make, before it draws: what derived seeds ask for.
-
-    Its claim takes `Question.bits` over, and it refuses them beside a confidence that somebody asked for.
-    """
+    """A method that says before it draws which test it will make, as derived seeds ask; it knows `Question.bits`."""
 
     def test_name(self, question: Question, claim: Most, *, largest: bool = False) -> str:
         """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
@@ -549,10 +526,7 @@ class FindsLargestShift(Protocol):
     """A method that can say how far the model may shift: what `max_shift` asks for."""
 
     def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: str | None) -> list[MaxShift]:
-        """One answer per row, with no delta above `limit`; all rows are valid on the model itself.
-
-        The deltas of the question are 1. `search` is how to look for it, for methods that draw; None lets them choose.
-        """
+        """One answer per row with no delta above `limit`, of a question at 1; `search` is how to look, by draws."""
 
 
 @runtime_checkable
@@ -575,9 +549,7 @@ class EnclosesOutput(Protocol):
 class SpeaksOfRefits(Protocol):
     """A method that knows what is fitted again, and on which tables: sets that offer `Refitted` need one."""
 
-    @property
-    def speaks_of_refits(self) -> bool:
-        """Whether it does."""
+    speaks_of_refits: bool
 
 
 @runtime_checkable
@@ -592,6 +564,4 @@ class Cuts(Protocol):
 class OnlyRefutes(Protocol):
     """A method that never certifies: not to find a failing shift proves nothing."""
 
-    @property
-    def only_refutes(self) -> bool:
-        """True."""
+    only_refutes: bool

@@ -95,12 +95,7 @@ _Caught = list[tuple[type[Warning], str]]
 class RetrainedModels(list[Model]):
     """Models of one training process, in the order in which they were drawn.
 
-    Attributes
-    ----------
-    process : str
-        How they were made, as a claim prints it.
-    entropy : int
-        What rows and seeds were drawn from; pass it as `rng` to `retrain` to make them again.
+    `process` says how they were made, as a claim prints it; `entropy`, passed as `rng` to `retrain`, makes them again.
     """
 
     def __init__(self, models: Iterable[Model], process: str, entropy: int) -> None:
@@ -109,18 +104,7 @@ class RetrainedModels(list[Model]):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> RetrainedModels:
-        """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> folder = tempfile.mkdtemp()
-        >>> rows, labels = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
-        >>> made = retrain(DecisionTreeClassifier(), rows, labels, n_models=3, rng=0, folder=folder)
-        >>> RetrainedModels.load(folder).process == made.process
-        True
-        """
+        """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written."""
         kept = RefitFolder(folder)
         models = kept.read_all()
         process, _, entropy = kept.recipe or ("", "", 0)
@@ -161,16 +145,14 @@ def retrain(
     Parameters
     ----------
     estimator : object
-        A classifier with the manners of scikit-learn (boosted trees of XGBoost, LightGBM and CatBoost too) or a
-        `Pipeline`, which is cloned and never changed, or what `load_model` read as one; or a function
-        ``(X, y, seed)`` that trains a model and returns it (anything that `as_model` takes).
+        A classifier with the manners of scikit-learn (boosted trees too) or a `Pipeline`, which is cloned and never
+        changed, or what `load_model` read as one; or a function ``(X, y, seed)`` that trains a model and returns it.
     X, y : array_like or data frame
         The training data, in the user's units.
     n_models : int
         How many models to make: see `sample_size`.
     bootstrap : bool, default True
-        Draw as many rows as there are, with replacement, for each model; else all models see the same rows and differ
-        by their seeds alone.
+        Draw as many rows as there are, with replacement, for each model; else models differ by their seeds alone.
     fraction : float, default 1.0
         Which share of the rows each model sees; without `bootstrap`, each of them once.
     when : array_like, optional
@@ -181,8 +163,7 @@ def retrain(
     keep : {"preprocessing"}, optional
         Keep the fitted preprocessing of a pipeline and fit its last step alone; else all steps are fitted anew.
     warm_start : bool, default False
-        Let each model go on from the fitted `estimator` rather than from scratch; of a pipeline the last step, behind
-        the preprocessing as it is. The estimator must have the option `warm_start`.
+        Let each model go on from the fitted `estimator`, which must have this option; of a pipeline the last step.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The models do not depend on it: each is trained in one thread.
     rng : None, int or numpy.random.Generator
@@ -199,36 +180,21 @@ def retrain(
 
     Warns
     -----
-    ConvergenceWarning
-        Once, if trainings ended before they converged; the models are kept.
-    GuaranteeWarning
-        If all models are the same, since nothing in the process is random.
+    ConvergenceWarning, GuaranteeWarning
+        Once, if trainings ended before they converged; and if all models are the same, since nothing is random.
 
     Notes
     -----
     What voids a claim about the process: an explanation that was chosen by looking at these models, or models left out.
-    It does not speak of next month's data. A shared warm start is part of the process.
-
-    A PyTorch module is trained by a function, which makes all its random numbers from the seed::
-
-        def train(X, y, seed):
-            torch.manual_seed(seed)
-            module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-            optimizer, rows = torch.optim.Adam(module.parameters(), lr=0.01), torch.as_tensor(X).float()
-            for _ in range(200):
-                optimizer.zero_grad()
-                logits = module(rows).squeeze(1)
-                torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.as_tensor(y).float()).backward()
-                optimizer.step()
-            return apas.as_model(module.eval(), output="logit")
+    It does not speak of next month's data. A PyTorch module is trained by a function, which makes all its random
+    numbers from the seed (``torch.manual_seed(seed)``) and returns ``apas.as_model(module.eval(), output="logit")``.
 
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows, labels = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
-    >>> models = retrain(LogisticRegression(), rows, labels, n_models=3, rng=0)
-    >>> len(models), models.process
-    (3, 'LogisticRegression fitted to a bootstrap sample of the same 6 rows (data c1c78a9dcf5b), with a new seed')
+    >>> retrain(LogisticRegression(), rows, labels, n_models=3, rng=0).process
+    'LogisticRegression fitted to a bootstrap sample of the same 6 rows (data c1c78a9dcf5b), with a new seed'
     """
     n_models = check_integer(n_models, "n_models", "retrain", least=1)
     jobs, how = check_jobs(n_jobs), {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window}
@@ -255,7 +221,6 @@ def _prepare(
     estimator: Any, X: Any, y: Any, n_models: int, *, bootstrap: Any, fraction: Any, when: Any, window: Any, keep: Any,
     warm_start: Any, rng: Any, folder: Any,
 ) -> tuple[_Recipe, RefitFolder | None]:  # fmt: skip
-    """The recipe of refits, checked, and the folder that keeps them."""
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
     options: dict[str, Any] = {}
@@ -470,7 +435,6 @@ def _settings(value: Any) -> Any:
 
 
 def _clone(value: Any) -> Any:
-    """An unfitted copy of an estimator, and a copy of any other setting."""
     from sklearn.base import clone
 
     if isinstance(value, list | tuple):  # steps of a pipeline
@@ -539,7 +503,6 @@ def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
 
 
 def _report(caught: list[_Caught], models: list[Model]) -> None:
-    """Say once what trainings warned about, and whether they were random at all."""
     counts = Counter[tuple[type[Warning], str]]()
     for warned in caught:
         counts.update({(kind, "" if kind.__name__ == "ConvergenceWarning" else text) for kind, text in warned})

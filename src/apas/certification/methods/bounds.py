@@ -263,13 +263,6 @@ class IntervalBounds(Proof):
     shift, or within rounding of the boundary. For deeper networks it certifies or says nothing. In a ball of shifts
     (`LpShifts`) the slopes of the margin are bounded by intervals instead; exact where only the output layer moves. For
     `SparseShifts` only the largest effects count.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> apas.certify(net, [[2.0, 0.5]], 0.4, target=1, method=apas.IntervalBounds())[0].verdict.name
-    'CERTIFIED'
     """
 
     name: ClassVar[str] = "interval"
@@ -298,13 +291,6 @@ class LinearBounds(Proof):
     """Decide `Every` by linear bounds with weights and biases as what moves (in the manner of CROWN).
 
     At least as tight as interval arithmetic, and tighter with two or more hidden layers. Every activation is covered.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [0.0]])
-    >>> apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method=apas.LinearBounds())[0].verdict.name
-    'CERTIFIED'
     """
 
     name: ClassVar[str] = "linear"

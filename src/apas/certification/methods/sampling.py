@@ -1,13 +1,8 @@
 """`Sampling`: certificates from random shifts (Lemma 4 of the paper), with a number of allowed failures.
 
-If at most ``c`` of ``n`` independent shifts fail, where ``P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence``, then
-at least a share ``coverage`` of all shifts is valid, with that confidence: were it less, so few failures would have
-had probability at most ``1 - confidence``. In the same way ``r`` or more failures refute the claim, where ``r`` is the
-least number with ``P(Binomial(n, 1 - coverage) >= r) <= 1 - confidence``. ``n`` is fixed before drawing; a row stops
-being drawn for at its ``r``-th failure, and its counts end at that very draw. That is the fixed test.
-
-The anytime test (`apas.stats.sequential`) fixes no number: it may be looked at after every draw, ends at the draw that
-decides, and may be continued where it did not.
+If at most ``c`` of ``n`` independent shifts fail, where ``P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence``, at
+least a share ``coverage`` of all is valid, with that confidence; in the same way many failures refute. ``n`` is fixed
+before drawing. The anytime test (`apas.stats.sequential`) may be looked at after every draw and be continued.
 """
 
 from __future__ import annotations
@@ -63,7 +58,6 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1024)  # exact arithmetic on long numbers, and most calls ask for the same few
 def _least_draws(coverage: float, confidence: Fraction) -> int:
-    """The least number of draws with which a claim can be certified."""
     return sample_size(coverage=coverage, confidence=confidence)
 
 
@@ -116,25 +110,19 @@ CHEAP, CAP, MOST_NUMBERS = 20_000, 50_000, 10**8
 
 @dataclass(frozen=True)
 class SamplingEvidence:
-    """Integers of a sampling test, and the random stream to go through it again.
+    """Integers of a sampling test, and the random stream (`entropy`, `purpose`) to go through it again.
 
     Attributes
     ----------
-    entropy : int
-        Together with `purpose` the stream that the shifts were drawn from.
-    purpose : str
     samples : int
         How many draws were planned; of the anytime test how many were made at most.
     allowed, refuting : int or None
-        At most `allowed` failures certify, `refuting` failures refute; None in the anytime test, which has two rows of
-        such numbers.
+        At most `allowed` failures certify, `refuting` failures refute; None in the anytime test.
     draws : int
         How many draws count: `samples`, or up to and including failure number `refuting` beyond rounding; in the
         anytime test up to and including the draw that decides.
-    failures : int
-        How many of them failed, margins within rounding of 0 included.
-    doubtful : int
-        How many of the failures are within rounding of 0; these never refute.
+    failures, doubtful : int
+        How many of them failed, margins within rounding of 0 included, and how many of those; these never refute.
     first_failure : int or None
         Number of the first draw that failed beyond rounding.
     test : str
@@ -224,16 +212,14 @@ class Sampling:
         The paper's alpha.
     n_samples : int, optional
         How many shifts to draw; of the anytime test, after how many to leave a row open. Unless given, the anytime test
-        ends after 50,000 draws, or fewer of a large model, but not before it could certify. The fixed test then makes
-        as many as the claim needs, and up to 20,000 while they are cheap: more draws than needed allow some failures,
-        which makes the test tighter, not the claim weaker. Of models that exist (`ObservedShifts`) all are used, each
-        once.
+        ends after 50,000 draws, or fewer of a large model, but not before it could certify; the fixed test makes as
+        many as the claim needs, and up to 20,000 while they are cheap. Of models that exist (`ObservedShifts`) all are
+        used.
     test : {"anytime", "fixed"}, optional
         ``"anytime"`` stops at the draw that decides, and a row that it leaves open can be continued
         (`Certificates.continued`). ``"fixed"`` makes a number of draws that is fixed beforehand. Unless given, it is
-        the anytime test where `n_samples` is left out and the set can be drawn from, else the fixed one. A list of
-        models has an order that somebody chose, so that the anytime test counts all of it; it may be one that grew
-        until it sufficed.
+        the anytime test where `n_samples` is left out and the set can be drawn from, else the fixed one. Of a list of
+        models, which somebody put in order, the anytime test counts all; it may be one that grew until it sufficed.
     tolerance : float, default 0.1
         Of `max_shift` with the anytime test, which looks along more and more rays until at most so much, as a share of
         delta, is left between the delta that is certified and the one from which on the way is refuted.
@@ -242,11 +228,6 @@ class Sampling:
     -----
     What voids the guarantee: choosing the row or delta by looking at these very draws, and in the fixed test also their
     number. Repeating a call with new seeds until it certifies is such a choice; to continue it is not.
-
-    Examples
-    --------
-    >>> Sampling(coverage=0.9, confidence=0.9).n_samples is None
-    True
     """
 
     coverage: float = 0.995
@@ -444,7 +425,6 @@ def _same_rows(question: Question, found: Failures, past: Sequence[SamplingEvide
 
 
 def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
-    """The evidence of a run without failures, corrected for the failing draws of a row."""
     assert clean.refuting is not None
     ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
     if ended.any():
@@ -460,7 +440,6 @@ def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> S
 
 
 def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
-    """What the counts decide, and why."""
     allowed, refuting = evidence.allowed, evidence.refuting
     assert allowed is not None
     assert refuting is not None
@@ -540,7 +519,6 @@ def _given_up(evidence: SamplingEvidence, claim: Most) -> bool:
 
 
 def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence, claim: Most) -> str:
-    """Why the anytime test says so."""
     counts = f"{evidence.failures} of {evidence.draws} draws failed"
     if verdict is not Verdict.UNKNOWN:
         so = "few certify" if verdict is Verdict.CERTIFIED else "many refute"
