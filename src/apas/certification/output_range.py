@@ -59,6 +59,23 @@ class OutputRange:
     method: str
     undefined: int = 0
 
+    @classmethod
+    def of(
+        cls,
+        question: Question,
+        i: int,
+        low: float,
+        high: float,
+        claim: Claim,
+        attained: Any,
+        method: str,
+        missing: int = 0,
+    ) -> OutputRange:
+        """The range of row `i`; an end that is not finite is not attained."""
+        reached = (attained[0] and isfinite(low), attained[1] and isfinite(high))
+        base, delta, target = float(question.base_margins[i]), float(question.delta[i]), question.target[i]
+        return cls(low, high, claim, claim, reached, base, delta, target, method, missing)
+
     @property
     def side(self) -> str:
         """Where the range lies: "above" or "below" the decision threshold, or "across" it (the paper's Figure 2)."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,19 +17,17 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_delta, check_flag, check_jobs, is_frame
-from apas.certification.agreement import check_agreement, check_listed
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Claim, Most, Verdict
 from apas.certification.results import AnswerColumn
-from apas.errors import InputError, Unsupported
+from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
-from apas.models.as_model import as_model, encoded_rows, predicted_classes
+from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
 from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
-from apas.shifts.base import EmbeddedShifts
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
@@ -48,10 +47,8 @@ _ALL = slice(None)
 _Value = TypeVar("_Value")
 
 
-@cache
-def _default(kind: Any) -> Any:
-    """A strategy with its default settings, one for all calls: strategies are frozen, and what they know is kept."""
-    return kind()
+#: A strategy with its default settings, one for all calls: strategies are frozen, and what they know is kept.
+_default = cache(lambda kind: kind())
 
 
 def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
@@ -76,16 +73,14 @@ def default_delta(shifts: Any, delta: Any) -> Any:
 def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
     """One class label per row."""
     if target is None:
-        raise InputError(
-            f'`target` must be the class to keep, one of {list(model.classes)}, or "predicted", got None; '
-            "a default would certify a rejected applicant as robustly rejected."
-        )
+        known, why = list(model.classes), "a default would certify a rejected applicant as robustly rejected"
+        raise InputError(f'`target` must be the class to keep, one of {known}, or "predicted", got None; {why}.')
     labels = np.empty(len(X), dtype=object)
     if isinstance(target, str) and target == "predicted" and target not in model.classes:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or fails later
             labels[:] = predicted_classes(model, X)[0] if len(X) else []
-        return labels
-    labels[:] = [model.classes[i] for i in class_indices(model.classes, target, len(X))]
+    else:
+        labels[:] = [model.classes[i] for i in class_indices(model.classes, target, len(X))]
     return labels
 
 
@@ -115,8 +110,6 @@ class Question:
     ----------
     X : ndarray of shape (rows, features)
         In model units.
-    target, delta : ndarray of shape (rows,)
-        A class label per row, and how far the model may shift.
     claim_rows : int
         How many rows the confidence must hold for together.
     tries, bits : int, int or None
@@ -125,8 +118,6 @@ class Question:
         Per row the region that has to be kept as a whole, None for a row by itself.
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
-    method : Method or None
-        How the question is to be decided, as it was asked.
     """
 
     model: Model
@@ -323,22 +314,18 @@ class Question:
     def margins(self, directions: Floats, rows: Indices | slice = _ALL) -> Floats:
         """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
         if self.regions is not None:
-            return self._region_margins(directions, np.arange(len(self))[rows])
+            from apas.certification.region_claims import region_margins  # which makes certificates
+
+            places, margins = np.arange(len(self))[rows], np.empty((len(directions), len(self.X[rows])))
+            inside = self.with_region[places]
+            if not inside.all():
+                margins[:, ~inside] = replace(self, regions=None).margins(directions, places[~inside])
+            margins[:, inside] = region_margins(self, directions, places[inside])
+            return margins
         delta = self.one_delta if isinstance(self.one_delta, float) else self.one_delta[rows]
         target = self.one_target if self.same_target else self.target[rows]
-        if self.on_points:
-            return self.shifts.point_margins(self.model, _part(self.points, rows), target, directions, delta)  # type: ignore[attr-defined, no-any-return]
-        return self.shifts.margins(self.model, self.X[rows], target, directions, delta)
-
-    def _region_margins(self, directions: Floats, rows: Indices) -> Floats:
-        from apas.certification.region_claims import region_margins  # which makes certificates
-
-        with_region = self.with_region[rows]
-        margins = np.empty((len(directions), len(rows)))
-        if not with_region.all():
-            margins[:, ~with_region] = replace(self, regions=None).margins(directions, rows[~with_region])
-        margins[:, with_region] = region_margins(self, directions, rows[with_region])
-        return margins
+        points = _part(self.points, rows) if self.on_points else None
+        return sets.drawn_margins(self.shifts, self.model, points, self.X[rows], target, directions, delta)
 
     @cached_property
     def with_region(self) -> Bools:
@@ -390,7 +377,7 @@ class Question:
         if chain is None or (offers(self.shifts, sets.OtherMoves) and not moves_input):
             return self
         chain = self.shifts.embed(chain) if offers(self.shifts, sets.MovesInput) else chain
-        shifts = EmbeddedShifts(self.shifts, chain, self.coordinates)
+        shifts = sets.EmbeddedShifts(self.shifts, chain, self.coordinates)
         return replace(self, model=chain.network, shifts=shifts, points=None)
 
     @property
@@ -491,11 +478,8 @@ class Draws(Protocol):
     Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone.
     """
 
-    #: The share of shifts that must keep the class.
     coverage: float
-    #: How sure its claims are, in (0, 1).
     confidence: float
-    #: How many shifts to draw; None for as many as the claim needs.
     n_samples: int | None
 
     def samples(self, question: Question, claim: Most) -> int:
@@ -565,3 +549,52 @@ class OnlyRefutes(Protocol):
     """A method that never certifies: not to find a failing shift proves nothing."""
 
     only_refutes: bool
+
+
+#: Rows closer to the boundary than this are left out when a model is compared with its own library.
+AGREEMENT = 1e-9
+
+
+def check_agreement(
+    model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None, theirs: Any = None
+) -> None:
+    """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
+    if not offers(model, models.LibraryBacked) or not len(X):
+        return
+    ours, distance = predicted_classes(model, X, margins)
+    theirs = model.library_classes(points) if theirs is None else theirs
+    allowed: Any = AGREEMENT
+    # about what is within its rounding it has no opinion
+    if offers(model, models.Arithmetic) and model.dtype == "float32":
+        still = np.zeros(len(model.parameters))
+        allowed = AGREEMENT + ROUNDING * sets.magnitudes(model, X, model.classes[0], still, 0.0)
+    differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
+    if differ:
+        i = int(differ[0])
+        told = f"apas reads class {ours[i]!r}, the library says {theirs[i]!r}; this model is not what it seems"
+        where = f"{name} does not agree with its own library on row {i}"
+        raise InputError(f"{where}: {told}, so nothing can be certified about it.")
+
+
+def check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
+    """Refuse listed models that cannot read the rows or are not what they seem; what they make of `beside` (`ask`)."""
+    read: list[Floats] = []
+    warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
+    for number, other in enumerate(shifts.models[first:], first):
+        name = f"`models[{number}]` of {type(shifts).__name__}"
+        theirs = other.describe().get("threshold") if ours is not None and offers(other, models.Described) else None
+        if None not in (ours, theirs) and ours != theirs and not warned:
+            warned = True
+            told = f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on"
+            about = f"{told}; the claim is about models with thresholds of their own."
+            warnings.warn(about, GuaranteeWarning, stacklevel=4)
+        try:
+            rows, said = encoded_and_classified(other, points if beside is None else beside)
+            read += [] if beside is None else [rows]
+        except InputError as error:
+            if beside is not None:  # the rows themselves may be fine
+                return check_listed(shifts, model, points, number)
+            raise InputError(f"{name} cannot read the rows: {error}") from error
+        rows, said = rows[: len(points)], None if said is None else said[: len(points)]
+        check_agreement(other, points, rows, name, theirs=said)
+    return read

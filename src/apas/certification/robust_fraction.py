@@ -16,6 +16,7 @@ import numpy as np
 from apas._fields import EqualByContent, as_json
 from apas._random import Stream
 from apas._typing import Floats
+from apas._validation import read_only
 from apas.certification.certificate import NOT_TODAY, Evidence
 from apas.certification.question import BoundsShare, Draws, Question, default_delta
 from apas.certification.results import UnderShifts
@@ -69,9 +70,12 @@ class FractionCurve(EqualByContent):
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
-            values = np.array(getattr(self, name), dtype=np.float64)
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    @classmethod
+    def computed(cls, deltas: Floats, lower: Floats, upper: Floats, *about: Any) -> FractionCurve:
+        """A curve between certain bounds; `about` are target, measure, whether it is valid today, and evidence."""
+        return cls(deltas, 0.5 * (lower + upper), lower, upper, 0, 1.0, *about)
 
     def sentence(self) -> str:
         """Say it in words that are true as they stand; of many deltas the first, the middle one and the last."""

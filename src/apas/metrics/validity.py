@@ -9,9 +9,8 @@ import numpy as np
 
 from apas._typing import Array, Bools
 from apas._validation import check_matrix, is_frame
-from apas.certification.agreement import check_agreement
 from apas.certification.api import certify
-from apas.certification.question import check_target
+from apas.certification.question import check_agreement, check_target
 from apas.counterfactuals.space.encoder import missing_rows
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported

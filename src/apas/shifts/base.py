@@ -186,6 +186,8 @@ Region: TypeAlias = Box | Ball | Sparse | Ellipsoid
 Geometry: TypeAlias = Region | Finite
 #: One delta for all rows, or one per row.
 Sizes: TypeAlias = float | Floats
+#: A lower and an upper bound.
+Ends: TypeAlias = tuple[float, float]
 
 
 @runtime_checkable
@@ -297,9 +299,7 @@ class Elliptical(Protocol):
 class LinearShare(Protocol):
     """A set of which is known how often a margin that is linear in the shift is kept."""
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws of delta 1 with ``sum of sizes[i] * s_i >= -level``, 0 and 1 if none are known.
 
         s is a draw in units of the radii, whatever its signs. The lower bound is one for ``level - slack``, the upper
@@ -474,7 +474,7 @@ def ball_share(ratio: Any, count: int) -> Any:
 SHARE_ERROR = 1e-12
 
 
-def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slack: float) -> tuple[float, float]:
+def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slack: float) -> Ends:
     """Bounds on a share that depends on a level in units of the length of `sizes` alone, and grows with it."""
     length, ends = float(np.linalg.norm(sizes)), []
     if not length:

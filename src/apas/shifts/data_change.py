@@ -27,8 +27,8 @@ from apas.models.base import Arithmetic, Dense, FromEstimator, Model, Parameters
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import ShiftWords
+from apas.shifts.distance import check_labels, data_digest
 from apas.shifts.fit_problem import FitProblem, WhitenedFit, last_layer_rows
-from apas.shifts.retraining import check_labels, data_digest
 
 CHANGES = ("removed", "relabelled", "added", "replaced")
 #: What a file holds of a set, in this order.

@@ -9,7 +9,7 @@ from apas._random import LARGEST, Stream, standard_normals
 from apas._typing import Floats
 from apas.errors import Unsupported
 from apas.models.base import Model, Parameters
-from apas.shifts.base import NORMAL_WORDS, ShiftWords, magnitudes, outward_share
+from apas.shifts.base import NORMAL_WORDS, Ends, ShiftWords, magnitudes, outward_share
 from apas.shifts.selection import ScaledShifts
 
 
@@ -46,9 +46,7 @@ class GaussianShifts(ScaledShifts):
         """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
         return magnitudes(model, X, target, LARGEST * self.radii(model.parameters), delta)
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws that keep a margin which is linear in the shift: that of a normal number."""
         from scipy.special import ndtr
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.models.base import Parameters
-from apas.shifts.base import Box
+from apas.shifts.base import Box, Ends
 from apas.shifts.selection import BoxedShifts
 from apas.stats.uniform_sums import uniform_sum_share
 
@@ -47,9 +47,7 @@ class LinfShifts(BoxedShifts):
         """Directions number `start` to `stop`, (stop - start, k): uniform on a grid of [-1, 1), times the radii."""
         return self._drawn(unit_cube, parameters, stream, start, stop)
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws that keep a margin which is linear in the shift, from its Fourier series."""
         if abs(level) + slack >= float(sizes.sum()) * (1 - len(sizes) * 2.0**-52):  # all or none, or close to it
             return uniform_sum_share(sizes, level - slack)[0], uniform_sum_share(sizes, level + slack)[1]

@@ -15,7 +15,7 @@ from apas._random import Stream, unit_ball
 from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Parameters
-from apas.shifts.base import Ball, ball_share, outward_share
+from apas.shifts.base import Ball, Ends, ball_share, outward_share
 from apas.shifts.norms import lp_norm, within_ball
 from apas.shifts.selection import ALL_KINDS, ParameterShifts, check_kinds, check_layers, placed, read_kinds, read_names
 
@@ -80,9 +80,7 @@ class LpShifts(ParameterShifts):
         points = unit_ball(len(movers), self.p, stream, start, stop)
         return placed(points, movers, len(parameters))
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws that keep a margin which is linear in the shift: known for p = 2 alone."""
         if self.p != 2:
             return 0.0, 1.0

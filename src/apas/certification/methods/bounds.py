@@ -171,7 +171,7 @@ def proved_ranges(
     question = question.embedded
     network, binary = question.network, len(question.model.classes) == 2
     assert network is not None
-    claim, base = every(question), question.base_margins
+    claim = every(question)
     low, high = _enclose_margins(question, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
@@ -182,9 +182,7 @@ def proved_ranges(
             attained = (closed, closed and binary)
             if sharpen is not None and not closed and isinstance(question.geometry, Box):
                 ends, attained = sharpen(i, *ends)
-            reached = (attained[0] and bool(np.isfinite(ends[0])), attained[1] and bool(np.isfinite(ends[1])))
-            delta, target = float(question.delta[i]), question.target[i]
-            items.append(OutputRange(*ends, claim, claim, reached, float(base[i]), delta, target, method))
+            items.append(OutputRange.of(question, i, *ends, claim, attained, method))
             progress.advance(1)
     return items
 
@@ -243,9 +241,7 @@ class Proof:
             return f"{name} needs shifts in a box (LinfShifts) here, got {question.shifts!r}; use {instead}."
         return complaint
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """The largest delta that is proved, in closed form or by bisection; the stream is not used."""
         from apas.certification.max_shift.proved import worst_case  # which attacks, too
 

@@ -91,9 +91,7 @@ class Cascade:
                 break
         return [replace(c, method=f"cascade: {c.method}") for c in answers]
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """What the tightest of the methods that prove gives."""
         usable = [m for m in self._usable(question) if not m.claim(question).risk]
         proving = [m for m in usable if offers(m, FindsLargestShift)]

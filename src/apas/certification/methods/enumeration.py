@@ -29,7 +29,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import offers
 from apas.models.forward import parameter_gradients
-from apas.shifts.base import Box, Ellipsoid, Elliptical
+from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball.least_margins import is_exact_ball
 from apas.worst_case.ellipsoid import margin_error, margin_terms
@@ -266,15 +266,14 @@ class Enumeration:
         if closed_share(question):
             ends = np.array([known_shares(question, np.full(len(question), d)) for d in deltas.tolist()])
             for i, (lower, upper) in enumerate(zip(ends[:, 0].T, ends[:, 1].T, strict=True)):
-                certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
-                curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain))
+                curves.append(FractionCurve.computed(deltas, lower, upper, question.target[i], measure, bool(valid[i])))
             return curves
         found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
         for i, row in enumerate(found):
             lower, upper = np.array([part.interval for part in row]).T
-            certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
             evidence = tuple(EnumerationEvidence.of(part, question, part.volumes) for part in row if self.precision)
-            curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain, evidence))
+            about = question.target[i], measure, bool(valid[i]), evidence
+            curves.append(FractionCurve.computed(deltas, lower, upper, *about))
         return curves
 
     def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[Split]:
@@ -318,10 +317,6 @@ class Enumeration:
         evidence = EnumerationEvidence.of(found, question, volumes)
         told = (float(question.delta[i]), question.target[i], self.name, evidence)
         return Certificate(claim, verdict, *told, reason, witness)
-
-
-#: How far the functions behind a share in closed form may be off, far above what their libraries promise.
-SHARE_ERROR = 1e-12
 
 
 def closed_share(question: Question) -> bool:

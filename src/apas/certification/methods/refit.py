@@ -236,9 +236,7 @@ class RefitBounds:
             answers.append(Certificate(claim, verdict, *told, witness))
         return answers
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """The most changes that are proved, and the fewest that an attack breaks the row with, with their rows."""
         claim, answers = self.claim(question), list[MaxShift]()
         for i in range(len(question)):
