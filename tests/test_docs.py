@@ -27,6 +27,9 @@ from apas.cli import main
 ROOT = Path(__file__).resolve().parents[1]
 #: Tables under docs/results are written by `apas paper`, and linked, not listed.
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "results")]
+#: Its programs are run one by one, by tests/test_gallery.py.
+GALLERY = ROOT / "docs" / "examples" / "gallery.md"
+TOLD = [page for page in PAGES if page != GALLERY]
 SHOWN = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 COMMANDS = ("bash", "console")
 LANGUAGES = {"python", "text", "json", "bibtex", "yaml", *COMMANDS}
@@ -34,7 +37,7 @@ LANGUAGES = {"python", "text", "json", "bibtex", "yaml", *COMMANDS}
 PROGRAMS = ("apas", "make", "pip")
 FENCE = re.compile(r"^ *(`{3,}|~{3,})(.*)$")
 #: A line that stands directly above a block which needs an optional library; pages do not show it.
-NEEDS = re.compile(r"^ *<!-- needs (torch|dask) -->$", re.MULTILINE)
+NEEDS = re.compile(r"^ *<!-- needs (torch|dask|xgboost|keras|mlflow|postgres) -->$", re.MULTILINE)
 #: How each of them is imported, and what to say without it.
 OPTIONAL = {
     "torch": ("torch", "PyTorch is not installed: make test TORCH=1"),
@@ -156,13 +159,13 @@ def follow(page: Path, *, have: str = "") -> None:
             assert tidy(shown) == tidy(expected), f"{name_of(page)}, line {block.line}: the output differs"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", TOLD, ids=name_of)
 @pytest.mark.usefixtures("_reader")
 def test_page_does_what_it_shows(page: Path) -> None:
     follow(page)
 
 
-NEEDED = [(page, name) for page in PAGES for name in sorted(set(NEEDS.findall(page.read_text(encoding="utf-8"))))]
+NEEDED = [(page, name) for page in TOLD for name in sorted(set(NEEDS.findall(page.read_text(encoding="utf-8"))))]
 
 
 @pytest.mark.parametrize(("page", "name"), NEEDED, ids=[f"{name_of(page)}-{name}" for page, name in NEEDED])
@@ -183,7 +186,9 @@ def test_blocks_say_what_they_are(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         # "python no-run" and its like would be a block that nobody runs
         assert block.info in LANGUAGES, f"{name_of(page)}, line {block.line - 1}: info string {block.info!r}"
-        imported = re.search(r"^(?:import|from) (torch|dask|distributed)\b", block.text, re.MULTILINE)
+        imported = re.search(
+            r"^(?:import|from) (torch|dask|distributed|xgboost|keras|mlflow)\b", block.text, re.MULTILINE
+        )
         if block.info == "python" and imported:
             needed = imported[1].replace("distributed", "dask")
             assert block.needs == needed, f"{name_of(page)}, line {block.line - 1}: needs the mark for {needed} above"

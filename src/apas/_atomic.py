@@ -1,7 +1,5 @@
 """Writing a file so that nobody ever sees half of it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

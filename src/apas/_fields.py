@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, TypeVar
@@ -14,6 +14,18 @@ from apas.errors import InputError
 
 _SHA256 = frozenset("0123456789abcdef")
 _Kind = TypeVar("_Kind")
+
+
+def _typed(kind: type[_Kind], wanted: str) -> Callable[[Fields, str], _Kind]:
+    """A method that takes a field of some type."""
+
+    def take(self: Fields, key: str) -> _Kind:
+        value = self.content.get(key)
+        if not isinstance(value, kind):
+            raise self.wrong(key, wanted)
+        return value
+
+    return take
 
 
 @dataclass(frozen=True)
@@ -57,15 +69,10 @@ class Fields:
         """Whether a field is there and null."""
         return self.any(key) is None
 
-    def _read_typed(self, key: str, kind: type[_Kind], wanted: str) -> _Kind:
-        value = self.content.get(key)
-        if not isinstance(value, kind):
-            raise self.wrong(key, wanted)
-        return value
-
-    def text(self, key: str) -> str:
-        """A text."""
-        return self._read_typed(key, str, "a text")
+    text = _typed(str, "a text")
+    flag = _typed(bool, "true or false")
+    items = _typed(list, "a list")
+    object = _typed(dict, "an object")
 
     def digest(self, key: str) -> str:
         """A SHA-256 in lower-case hexadecimal digits."""
@@ -93,10 +100,6 @@ class Fields:
             raise self.wrong(key, f"one of {', '.join(map(repr, known))}")
         return value
 
-    def flag(self, key: str) -> bool:
-        """True or false."""
-        return self._read_typed(key, bool, "true or false")
-
     def integer(self, key: str, least: int = 0) -> int:
         """An integer of at least `least`."""
         value = self.content.get(key)
@@ -111,13 +114,9 @@ class Fields:
             raise self.wrong(key, "a finite number" if above == -math.inf else f"a finite number above {above:g}")
         return found
 
-    def items(self, key: str) -> list[Any]:
-        """A list."""
-        return self._read_typed(key, list, "a list")
-
     def inner(self, key: str) -> Fields:
         """An object."""
-        return Fields(self._read_typed(key, dict, "an object"), self.name(key))
+        return Fields(self.object(key), self.name(key))
 
     def numbers(self, key: str) -> list[float]:
         """A list of finite numbers."""

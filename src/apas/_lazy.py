@@ -1,7 +1,5 @@
 """Public names that are imported on first use: the stub beside a package says where each of them is."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

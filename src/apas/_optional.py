@@ -1,7 +1,5 @@
 """Optional dependencies, imported when they are needed and missed politely."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,6 @@
 """One way to run in parallel: parts of the work, by joblib in processes here, or on Dask's workers once it is told.
 
-What is computed never depends on how it is cut: draws, rows and refits are pure functions of their numbers, so parts
-may be of any size, and their answers come back in order.
+Draws, rows and refits are pure functions of their numbers: parts may be of any size, and answers come back in order.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from apas._typing import Indices
 
 Answer = TypeVar("Answer")
-#: Parts per worker: a few, so that a slow one does not hold up the rest.
-PARTS = 4
+PARTS = 4  # per worker: a few, so that a slow one does not hold up the rest
 
 
 def in_parallel(
@@ -39,11 +37,9 @@ def in_parallel(
 def on_cluster(
     client: Any, function: Callable[..., Answer], shared: Any, jobs: Iterable[Sequence[Any]], patience: float
 ) -> Iterator[Answer]:
-    """``function(shared, *job)`` of each job in their order, on the workers of a Dask client.
-
-    What is `shared` travels to each worker once. Work of a worker that dies is done by another; ConnectionError if
-    there is no scheduler any more, or no worker for so many seconds.
-    """
+    """``function(shared, *job)`` of each job in their order, on a Dask client's workers; each gets `shared` once."""
+    # work of a worker that dies is done by another; ConnectionError if there is no scheduler any more, or no worker for
+    # so many seconds
     from concurrent.futures import CancelledError
 
     waiting: deque[tuple[Sequence[Any], Any]] = deque()

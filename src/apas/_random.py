@@ -1,24 +1,12 @@
 """Random streams, and points drawn from them: uniform in cubes and balls, and normal.
 
-NumPy promises that the *bit streams* of its bit generators do not change, but makes no such promise for the
-numbers that `numpy.random.Generator` derives from them. So the words come from `PCG64DXSM.random_raw`, whose
-state is set from a SHA-256 digest rather than by NumPy's seeding, and the few lines below turn them into numbers. For
-seeds that were derived (`apas.certification.derived_seed`) the words come from SHAKE-128 instead: there an attacker may
-choose the model, and so which function of the words counts as a failure, against which no fast generator was designed.
-
-With coordinates g_i of density proportional to ``exp(-abs(x)**p)`` and a standard exponential E, all independent, the
-point ``g / (sum(abs(g)**p) + E)**(1/p)`` is uniform in the unit ball of the L_p norm.
+NumPy promises that the *bit streams* of its bit generators do not change, but not the numbers that its `Generator`
+derives from them. So the words come from `PCG64DXSM.random_raw`, whose state is set from a SHA-256 digest rather than
+by NumPy's seeding. For seeds that were derived (`apas.certification.derived_seed`) they come from SHAKE-128: there an
+attacker may choose the model, and so which function of the words counts as a failure.
 
 Every coordinate takes a fixed number of 64-bit words, whose highest 53 bits are a number of (0, 1) and whose lowest bit
-is a sign; the size follows by inverting the distribution function. For p = 1 that is a logarithm, for p = 2 the inverse
-of the normal distribution. Else ``abs(g) = G**(1/p) * U`` with G of the Gamma(1 + 1/p) distribution, one word, and U
-uniform, a second one: inverting the Gamma(1/p) distribution itself would underflow for large p. Below p = 1 it is
-powers ``abs(g)**p`` that are computed, and the root is taken of their shares: ``abs(g)`` itself would overflow.
-
-References
-----------
-Barthe, Guédon, Mendelson and Naor (2005), "A probabilistic approach to the geometry of the l_p^n-ball", Annals of
-Probability 33.
+is a sign; the size follows by inverting the distribution function.
 """
 
 from __future__ import annotations
@@ -40,8 +28,7 @@ _LOCAL = threading.local()
 #: How purposes of streams begin that are drawn from SHAKE-128, and how many words of them one hash gives. Both say
 #: which word is which, and so never change: a later version would have another name.
 DERIVED, HASHED = "derived/1/", 1024
-#: What turns a signed 32-bit integer into a number of [-1, 1).
-UNIT = 2.0**-31
+UNIT = 2.0**-31  # turns a signed 32-bit integer into a number of [-1, 1)
 
 
 def entropy_of(rng: object) -> int:
@@ -54,19 +41,13 @@ def entropy_of(rng: object) -> int:
         if rng >= 0:
             return int(rng)
         raise InputError(f"`rng` must not be negative, got {rng}; pass a non-negative integer.")
-    raise InputError(
-        "`rng` must be None, a non-negative integer or a numpy.random.Generator, "
-        f"got {type(rng).__name__}; pass an integer to make the result repeatable."
-    )
+    wanted, advice = "None, a non-negative integer or a numpy.random.Generator", "make the result repeatable"
+    raise InputError(f"`rng` must be {wanted}, got {type(rng).__name__}; pass an integer to {advice}.")
 
 
 @dataclass(frozen=True)
 class Stream:
-    """An endless row of 64-bit words, any part of which can be had directly.
-
-    Streams of different purposes are independent, so that draws used in a search never come back in the
-    test that certifies its result.
-    """
+    """An endless row of 64-bit words, any part of which can be had directly; other purposes, independent streams."""
 
     entropy: int
     purpose: str
@@ -105,10 +86,10 @@ class Stream:
 
     def _hashed(self, start: int, stop: int) -> NDArray[np.uint64]:
         """The same for derived seeds: the output of SHAKE-128 for one number after the other, joined."""
-        about, parts = f"apas/{self.purpose}/{self.entropy:064x}/", []
-        for number in range(start // HASHED, -(-stop // HASHED)):
-            length = min(stop - number * HASHED, HASHED)  # of the last one no more than is asked for
-            parts.append(hashlib.shake_128(f"{about}{number}".encode()).digest(8 * length))
+        about = f"apas/{self.purpose}/{self.entropy:064x}/"
+        # of the last one no more than is asked for
+        lengths = [(n, min(stop - n * HASHED, HASHED)) for n in range(start // HASHED, -(-stop // HASHED))]
+        parts = [hashlib.shake_128(f"{about}{number}".encode()).digest(8 * length) for number, length in lengths]
         return np.frombuffer(b"".join(parts), dtype="<u8")[start % HASHED :]
 
     def integers(self, start: int, count: int) -> NDArray[np.int32]:
@@ -131,17 +112,14 @@ def _bit_generator() -> Any:
 #: Directions of small models are drawn in groups of this many, parameter by parameter: whole cache lines of samples,
 #: and few draws too many at the ends of a block. It says which word belongs to which draw, and so never changes.
 TILE = 128
-#: Up to this many moving parameters a model counts as small.
-SMALL = 1024
-#: Random numbers of larger models are made in parts of this many, which stay in the processor's cache.
-PART = 1 << 15
+SMALL = 1024  # up to this many moving parameters a model counts as small
+PART = 1 << 15  # numbers of larger models are made in parts of so many, which stay in the processor's cache
 
 
 def unit_cube(size: int, stream: Stream, start: int, stop: int) -> Floats:
     """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
 
-    For up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate, and the result is
-    Fortran-contiguous: the order in which small networks are fastest.
+    Of small models the result is Fortran-contiguous: the order in which they are fastest.
     """
     if size > SMALL:
         points = np.empty((stop - start) * size)
@@ -171,17 +149,11 @@ def _asked_for(numbers: Floats, start: int, stop: int) -> Floats:
     return numbers.T
 
 
-#: No number is larger than this: the smallest share is 2**-54, and half of it the quantile of -8.3744.
-LARGEST = 8.4
+LARGEST = 8.4  # no number is larger: the smallest share is 2**-54, and half of it the quantile of -8.3744
 
 
 def standard_normals(size: int, stream: Stream, start: int, stop: int) -> Floats:
-    """Points number `start` to `stop` of a row of independent points with `size` standard normal coordinates.
-
-    A coordinate takes one 64-bit word: its highest 53 bits are a share, by which the distribution function of the size
-    is inverted, and its lowest bit is the sign. As in `unit_cube`, 128 points of up to 1024 coordinates are laid out
-    together, coordinate by coordinate.
-    """
+    """Points number `start` to `stop` of a row of independent points with `size` standard normal coordinates."""
     if size > SMALL:
         points = np.empty((stop - start) * size)
         for part in range(0, len(points), PART):
@@ -204,12 +176,12 @@ _Words = NDArray[np.uint64]
 
 
 def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> Floats:
-    """Points number `start` to `stop` of a row of independent uniform points of the unit ball, (stop - start, size).
-
-    Like `unit_cube` for up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate. What a
-    call computes together is always whole groups of 128 points, or else one point, so that no point can depend on
-    which others are asked for, not even in its last bit.
-    """
+    """Points number `start` to `stop` of a row of independent uniform points of the unit ball, (stop - start, size)."""
+    # With coordinates g_i of density proportional to ``exp(-abs(x)**p)`` and a standard exponential E, all independent,
+    # the point ``g / (sum(abs(g)**p) + E)**(1/p)`` is uniform in the unit ball of the L_p norm: Barthe, Guédon,
+    # Mendelson and Naor (2005), "A probabilistic approach to the geometry of the l_p^n-ball", Annals of Probability 33.
+    # What is computed together is always whole groups of 128 points, or else one point, so that no point can depend on
+    # which others are asked for, not even in its last bit.
     if size > SMALL:
         points = np.empty((stop - start, size))
         for i, point in enumerate(points, start):
@@ -253,6 +225,9 @@ def _words_per_coordinate(p: float) -> int:
 
 def _numbers(words: _Words, more: _Words, p: float) -> tuple[Floats, Floats]:
     """Numbers of density proportional to ``exp(-abs(x)**p)`` and their sizes to the power p; below p = 1 only these."""
+    # ``abs(g) = G**(1/p) * U`` with G of the Gamma(1 + 1/p) distribution, one word, and U uniform, a second one: to
+    # invert the Gamma(1/p) distribution itself would underflow for large p. Below p = 1 powers ``abs(g)**p`` are
+    # computed, and the root is taken of their shares: ``abs(g)`` itself would overflow.
     share = uniform(words)
     if p == 1.0:
         sizes = powers = -np.log(share)

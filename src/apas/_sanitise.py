@@ -3,13 +3,10 @@
 One function per kind of output; whoever writes such an output calls it, and nothing else does the same job.
 """
 
-from __future__ import annotations
-
 import html
 import re
 
-#: Most characters of an error message: more would push what matters out of sight.
-LONGEST = 1000
+LONGEST = 1000  # characters of an error message: more would push what matters out of sight
 _CUT = " [...] "
 #: Controls (a terminal obeys them, XML cannot hold them), marks that turn the direction of writing around or are not
 #: seen, halves of characters, and code points that are none. Spaces and joiners that languages need are not among them.

@@ -1,7 +1,5 @@
 """Array types, by what they hold: one name each, for every signature of the package."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

@@ -1,9 +1,4 @@
-"""Checks at the door: public functions turn what they got into what they need, once.
-
-Each message says which argument it is about, what it must be, what it was, and what to do.
-"""
-
-from __future__ import annotations
+"""Checks at the door: public functions turn what they got into what they need, once, and name what they refuse."""
 
 import reprlib
 from collections import Counter
@@ -38,15 +33,18 @@ def is_path(value: object) -> bool:
     return isinstance(value, str | bytes) or hasattr(value, "__fspath__")
 
 
+def _refusal(name: str, owner: str, wanted: str, got: str) -> InputError:
+    return InputError(f"`{name}` of {owner} must be {wanted}, got {got}.")
+
+
 def check_probability(value: Any, name: str, owner: str) -> float:
     """Give `value` as a float in the open interval (0, 1)."""
-    message = f"`{name}` of {owner} must be a number strictly between 0 and 1, got {reprlib.repr(value)}."
     try:
         number = np.nan if isinstance(value, bool | str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(message) from None
+        number = np.nan
     if not 0.0 < number < 1.0:
-        raise InputError(message)
+        raise _refusal(name, owner, "a number strictly between 0 and 1", reprlib.repr(value))
     return number
 
 
@@ -55,7 +53,7 @@ def check_integer(value: Any, name: str, owner: str, *, least: int, below: int |
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least or (below is not None and value >= below):
         limit = "" if below is None else f" and below 2**{below.bit_length() - 1}"
-        raise InputError(f"`{name}` of {owner} must be an integer of at least {least}{limit}, got {shown(value)}.")
+        raise _refusal(name, owner, f"an integer of at least {least}{limit}", shown(value))
     return int(value)
 
 
@@ -71,7 +69,7 @@ def check_number(
         fine = False
     fine = fine and (above is None or value > above) and (least is None or value >= least)
     if not fine or (most is not None and value > most):
-        raise InputError(f"`{name}` of {owner} must be a number {said}, got {shown(value)}.")
+        raise _refusal(name, owner, f"a number {said}", shown(value))
     return float(value)
 
 
@@ -126,11 +124,9 @@ def check_delta(delta: Any, rows: int) -> Floats:
     if values.ndim == 1 and len(values) != rows:
         advice = "pass a single number to use it for all rows"
         raise InputError(f"`delta` must be one number or one per row ({rows}), got {len(values)}; {advice}.")
-    bad = ~((values > 0) & np.isfinite(values))
-    if bad.any():
-        first = values if values.ndim == 0 else values[int(np.argmax(bad))]
-        told = f"must be positive and finite, got {float(first)!r}"
-        raise InputError(f"`delta` {told}; it is how far the parameters may move.")
+    if (bad := ~((values > 0) & np.isfinite(values))).any():
+        first = float(values.flat[int(np.argmax(bad))])
+        raise InputError(f"`delta` must be positive and finite, got {first!r}; it is how far the parameters may move.")
     return np.full(rows, values) if values.ndim == 0 else values
 
 
@@ -167,25 +163,21 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
     columns = list(frame.columns)
     doubled = sorted(str(c) for c, count in Counter(columns).items() if count > 1)
     if doubled:
-        told = f"must have each column once, got {_quote(doubled)} more than once"
-        raise InputError(f"`X` {told}; drop or rename the copies.")
+        got = f"got {_quote(doubled)} more than once"
+        raise InputError(f"`X` must have each column once, {got}; drop or rename the copies.")
     if names is None:
         _check_width(len(columns), n_features)
         return frame
     had, wanted = set(columns), set(names)
-    missing = [c for c in names if c not in had]
-    extra = [c for c in columns if c not in wanted]
+    missing, extra = [c for c in names if c not in had], [c for c in columns if c not in wanted]
     if missing or extra:
-        parts = [f"lacks {_quote(missing)}" if missing else "", f"has {_quote(extra)} besides" if extra else ""]
-        hint, index = "", ""
+        parts = [f"lacks {_quote(missing)}"] * bool(missing) + [f"has {_quote(extra)} besides"] * bool(extra)
+        what, hint = f"`X` must have exactly the model's columns, but it {' and '.join(parts)}", ""
         if extra and str(extra[0]).startswith("Unnamed:"):
-            hint = " (that looks like a saved index: read the file with index_col=0)"
+            what += " (that looks like a saved index: read the file with index_col=0)"
         elif not missing:
-            index = "; what only names the rows belongs into the index (index_col of pandas.read_csv)"
-        raise InputError(
-            f"`X` must have exactly the model's columns, but it {' and '.join(p for p in parts if p)}{hint}; "
-            f"give exactly these columns: {_quote(names)}{index}."
-        )
+            hint = "; what only names the rows belongs into the index (index_col of pandas.read_csv)"
+        raise InputError(f"{what}; give exactly these columns: {_quote(names)}{hint}.")
     return frame if columns == list(names) else frame[list(names)]
 
 
@@ -206,17 +198,14 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> Floats:
     for refused in (_is_no_number, lambda cell: isinstance(cell, str | bytes)):
         for (row, column), cell in np.ndenumerate(cells):
             if refused(cell):
-                raise InputError(
-                    f"`X` must hold numbers, but row {row}, column {_column(names, column)} is {reprlib.repr(cell)}; "
-                    "encode it as a number (a scikit-learn Pipeline can do so)."
-                )
+                is_text = f"row {row}, column {_column(names, column)} is {reprlib.repr(cell)}"
+                advice = "encode it as a number (a scikit-learn Pipeline can do so)"
+                raise InputError(f"`X` must hold numbers, but {is_text}; {advice}.")
     matrix = np.array(values, dtype=np.float64, order="C")
     if not np.isfinite(matrix).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
-        raise InputError(
-            f"`X` must hold finite numbers, but row {row}, column {_column(names, column)} is {matrix[row, column]}; "
-            "fill or drop it."
-        )
+        is_bad = f"row {row}, column {_column(names, column)} is {matrix[row, column]}"
+        raise InputError(f"`X` must hold finite numbers, but {is_bad}; fill or drop it.")
     return matrix
 
 

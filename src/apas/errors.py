@@ -20,15 +20,7 @@ class InputError(ApasError, ValueError):
 
 
 class MissingExtra(ApasError, ImportError):
-    """A feature needs an optional dependency that is not installed.
-
-    Parameters
-    ----------
-    feature : str
-        What the user asked for.
-    extra : str
-        Name of the extra that brings it, as in ``pip install "apas[extra]"``.
-    """
+    """A feature needs an optional dependency, brought by ``pip install "apas[extra]"``, that is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
         self.feature, self.extra = feature, extra

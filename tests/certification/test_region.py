@@ -78,6 +78,20 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(region, error):
         apas.certify(linear(), [[2.0, 0.5]], 0.1, target=1, region=region)
 
 
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"beyond": "yes"}, "`beyond` must be True or False, got 'yes'"),
+        ({"space": "space.toml"}, "`space` of Region must be an apas.FeatureSpace, got 'space.toml'"),
+        ({"sizes": 0}, "`sizes` of Region"),
+        ({"spans": ["income"]}, "`spans` of Region must map features"),
+    ],
+)
+def test_regions_that_make_no_sense_are_refused_when_they_are_made(more, error):
+    with pytest.raises(InputError, match=error):
+        apas.Region(**{"spans": {"income": "at least"}, **more})
+
+
 def test_models_and_methods_without_bounds_are_refused():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.tile([0, 1], 20)
     region = {"x0": 0.1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -170,7 +171,10 @@ def test_results_are_tables_pages_files_and_offers(tmp_path):
     [
         ({"features": "income"}, "`features` must list features that may change"),
         ({"features": ["wealth"]}, "'wealth'"),
+        ({"features": 3}, "got 3"),
         ({"size": 0}, "`size`"),
+        ({"time_limit": "1"}, "`time_limit` must be a positive number of seconds or None, got '1'"),
+        ({"time_limit": 0}, "`time_limit` must be"),
     ],
 )
 def test_what_makes_no_sense_is_refused(more, error):
@@ -184,4 +188,33 @@ def test_features_sizes_and_time_are_limited():
     late = apas.menu(linear(), [[0.5, 0.6]], 0.02, space=space(), rng=0, time_limit=1e-9)
     assert {item.status for item in late} == {MenuStatus.OPEN, MenuStatus.UNREACHABLE}
     assert "time was up" in late.to_frame()["reason"].tolist()
-    assert apas.menu(linear(), np.empty((0, 2)), 0.02, space=space(), target=1).summary() == "No rows, no menu."
+    assert (
+        apas.menu(linear(), np.empty((0, 2)), 0.02, space=space(), target=1).summary()
+        == "No sets of features, no menu."
+    )
+    # there are rows, but nothing that may change
+    still = apas.menu(linear(), [[0.5, 0.6]], 0.02, space=space(mutable=False), rng=0)
+    assert (len(still), still.summary()) == (0, "No sets of features, no menu.")
+
+
+def test_a_set_that_time_did_not_reach_takes_over_what_a_larger_one_found_with_it_alone(monkeypatch):
+    found = apas.menu(linear(), [[0.5, 0.6]], 0.02, space=space(), rng=0)
+    assert found[0].features == ("income",)
+    clock = itertools.count(0, 600)
+    monkeypatch.setattr("apas.counterfactuals.menu.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    hurried = apas.menu(linear(), [[0.5, 0.6]], 0.02, space=space(), rng=0, time_limit=1000)
+    assert [(item.features, item.status.name) for item in hurried] == [
+        (("income",), "OFFER"),
+        (("debt",), "UNREACHABLE"),
+    ]
+    assert hurried[0].changes.startswith("income 0.5 -> ")
+    assert len(hurried.offers) == 1
+
+
+def test_a_page_has_every_line_however_long_the_menu():
+    names = [f"x{i}" for i in range(8)]
+    net = apas.FeedForward([[[1.0]] * 8], [[-20.0]], feature_names=names)
+    wide = apas.FeatureSpace([apas.Feature(n, low=0, high=1) for n in names])
+    found = apas.menu(net, [[0.1] * 8], 0.01, space=wide, rng=0)
+    assert len(found) == 36
+    assert found.to_html().count("<tr>") == 37

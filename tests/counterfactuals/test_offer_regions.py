@@ -108,6 +108,9 @@ def test_other_methods_certify_regions_too(method):
     [
         ({"tolerance": "wide"}, "`tolerance` must be a share of ranges"),
         ({"tolerance": -0.1}, "`tolerance` must be at least 0"),
+        # what was passed, not what became of it
+        ({"tolerance": -0.1}, "got -0.1"),
+        ({"tolerance": float("nan")}, "got nan"),
         ({"tolerance": {"wealth": 1}}, "'wealth', which is no number of the space"),
         ({"beyond": 1}, "`beyond` must be True or False"),
         ({"tolerance": 0.1, "rng": "derived"}, "need a delta above 0 and a chosen seed"),

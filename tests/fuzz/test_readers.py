@@ -34,8 +34,7 @@ from apas.cli.rows import read_rows
 from apas.contracts.certificate_file import read_stored
 from apas.models.digest import model_digest
 from apas.paper.store import Store
-from apas.report.audit_section import read_later
-from apas.report.subject import read_subject
+from apas.report.subject import read_later, read_subject
 from apas.theory.formula import read_dimacs
 
 if not sys.platform.startswith("linux"):

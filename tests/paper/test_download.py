@@ -15,8 +15,8 @@ import pytest
 
 from apas.datasets import DATASETS
 from apas.errors import InputError, MissingExtra
-from apas.paper import download
-from apas.paper.download import SOURCES, Source, State, fetch
+from apas.paper import data_folder as download
+from apas.paper.data_folder import SOURCES, Source, State, fetch
 
 TABLE = b"a,b\n" + b"1,2\n" * 50_000
 DIGEST = hashlib.sha256(TABLE).hexdigest()

@@ -11,7 +11,7 @@ import pytest
 from apas import InputError
 from apas._optional import require
 from apas.paper.experiment import run_experiment
-from apas.paper.store import Unit
+from apas.paper.store import Store, Unit
 
 
 class Squares:
@@ -52,3 +52,19 @@ def test_a_file_in_the_way(tmp_path):
     (tmp_path / "squares.csv").mkdir()
     with pytest.raises(InputError, match="must be a folder to write to, got"):
         run_experiment(Squares(), tmp_path)
+
+
+def test_tables_of_what_is_finished(tmp_path):
+    with pytest.raises(InputError, match="must hold finished units of squares, got none"):
+        run_experiment(Squares(), tmp_path, label="squares", finished=True)
+    unit, text = Squares.units({"quick": False})[3], "Of 1 finished units of 4, which may be of another version"
+    with Store(tmp_path / "results.sqlite") as store:
+        store.put("of another version", "squares", unit.settings, {"square": 9}, seconds=1.0)
+    outcome = run_experiment(Squares(), tmp_path, label="squares", finished=True)
+    assert outcome.files[0].read_text() == "square,half\n9,0.5\n"
+    assert f"{text}. Made by `apas paper squares --finished` with apas" in outcome.files[1].read_text()
+    with Store(tmp_path / "results.sqlite") as store:
+        store.put("of a third", "squares", unit.settings, {"square": 9}, seconds=1.0)
+        assert len(store) == 2, "nothing was run"
+    with pytest.raises(InputError, match="more than one version has computed {'number': 3}"):
+        run_experiment(Squares(), tmp_path, label="squares", finished=True)

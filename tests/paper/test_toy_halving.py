@@ -20,7 +20,7 @@ def test_settled_and_open_parts_make_up_the_box(rule):
     for level in levels:
         size = 2.0 ** (1 - level.number)
         assert level.valid + level.failing + level.open == 1.0
-        assert level.open == size * level.n_open
+        assert level.open == size * level.states.count(0)
         spans = [(place, place + size) for place in level.places]
         covered = sorted(settled + spans)
         assert covered[0][0] == 0.0
@@ -28,7 +28,7 @@ def test_settled_and_open_parts_make_up_the_box(rule):
         assert all(a[1] == b[0] for a, b in zip(covered, covered[1:], strict=False))
         settled += [span for span, state in zip(spans, level.states, strict=True) if state]
     assert [level.looked for level in levels] == np.cumsum([len(level.states) for level in levels]).tolist()
-    assert all(2 * a.n_open == len(b.states) for a, b in zip(levels, levels[1:], strict=False))
+    assert all(2 * a.states.count(0) == len(b.states) for a, b in zip(levels, levels[1:], strict=False))
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -143,6 +143,7 @@ def test_templates_of_users_are_escaped_and_run_in_a_sandbox(tmp_path):
     [
         ({"answer": 1}, "`answer` must be a text"),
         ({"names": ["income"]}, "`names` must map features"),
+        ({"names": {"incme": "what you earn"}}, "`names` has 'incme', which is no feature of the rows; they have"),
         ({"expires": "2001-01-01"}, "must not lie before today"),
         ({"references": ["A"]}, "one text per row"),
         ({"template": "none.html"}, "`template` must be a text file"),
@@ -165,7 +166,15 @@ def test_in_a_browser_on_a_desk_a_phone_and_one_sheet_of_paper(tmp_path):
     rows = pd.DataFrame(np.full((1, 12), 0.1), columns=list(wide.names), index=["A-17"])
     several = apas.generate(many, rows, 0.01, space=wide, rng=0, k=3, tolerance={"feature number 3": 0.1})
     long = apas.generate(many, rows, 0.01, space=wide, rng=0, tolerance=0.01)
+    # three options with their small print and much that is not enough; and one of very many entries
+    bank_of = apas.FeedForward([[[1.0], [-0.9], [0.8], *[[0.01]] * 9]], [[-0.8]], feature_names=wide.names)
+    menu = apas.menu(bank_of, rows, 0.01, space=wide, rng=0, beyond=True)
+    crowd = apas.FeatureSpace([apas.Feature(f"feature number {i}", low=0, high=5) for i in range(30)])
+    table = pd.DataFrame(np.full((1, 30), 0.1), columns=list(crowd.names), index=["A-18"])
+    weights = apas.FeedForward([[[0.3]] * 30], [[-2.0]], feature_names=crowd.names)
+    crowded = apas.generate(weights, table, 0.001, space=crowd, rng=0, tolerance=0.001)
     pages = {"offer": offers(beyond=True), "hostile": hostile, "several": several, "long": long}
+    pages |= {"menu": menu, "crowded": crowded}
     with open_browser() as browser:
         for name, found in pages.items():
             page_file = apas.write_letter(found, tmp_path / name, expires="2099-12-31", answer="approved")[0]

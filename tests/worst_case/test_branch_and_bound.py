@@ -11,7 +11,7 @@ from problems import network
 
 from apas import FeedForward
 from apas.worst_case import branch_and_bound as phases
-from apas.worst_case.attack.unit_pushes import RivalPushes, output_push, pushed_parameters
+from apas.worst_case.attack import RivalPushes, output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import rivals

@@ -11,7 +11,7 @@ import apas
 from apas import Exact, FeedForward, LinfShifts, Verdict
 from apas.optimize.highs import Advice, advise
 from apas.worst_case import decide as worstcase
-from apas.worst_case.attack.unit_pushes import broken_radius
+from apas.worst_case.attack import broken_radius
 from apas.worst_case.branch_and_bound import PhaseResult, PhaseSearch
 from apas.worst_case.decide import ALL_STEPS, RivalBounds, worst_cases
 

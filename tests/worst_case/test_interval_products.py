@@ -57,9 +57,6 @@ def test_both_contains_and_where_it_must_equals_the_ranges_of_l_and_u(seed, posi
     if positive:
         for i in (1, 2):
             assert found[i] == pytest.approx(truth[i], abs=1e-12)
-    inner_most, inner_least = moving.inner(low, high, positive=positive)
-    assert inner_most == pytest.approx(found[1], abs=1e-12)
-    assert inner_least == pytest.approx(found[2], abs=1e-12)
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -12,9 +12,9 @@ from problems import network
 from apas import FeedForward
 from apas.optimize.highs import advise
 from apas.optimize.program import ProgramBuilder
+from apas.worst_case.decide import reduced_program
 from apas.worst_case.intervals import rivals
 from apas.worst_case.linear import Relaxation
-from apas.worst_case.milp import reduced_program
 
 SHAPES = [
     ((3, 6, 6, 1), "relu", "sigmoid"), ((3, 4, 4, 4, 1), "relu", "sigmoid"), ((2, 5, 4, 3), "relu", "softmax"),

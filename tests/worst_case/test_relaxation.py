@@ -11,7 +11,7 @@ from problems import network
 import apas
 from apas import IntervalBounds, LinearBounds, Verdict
 from apas.models.forward import ACTIVATIONS, activate
-from apas.worst_case.attack.unit_pushes import RivalPushes
+from apas.worst_case.attack import RivalPushes
 from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import Boxes, least_margins, rivals
 from apas.worst_case.linear import Relaxation, carried_back

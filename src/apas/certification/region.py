@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ import numpy as np
 from apas._fields import Fields
 from apas._sanitise import shown
 from apas._typing import Floats
-from apas._validation import check_integer, is_frame
+from apas._validation import check_flag, check_integer, is_frame
 from apas.display.numbers import exactly, plain
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import encoded_rows
@@ -51,13 +51,10 @@ _KNOWN_STRAIGHT: WeakSet[Any] = WeakSet()
 
 @dataclass(frozen=True)
 class Span:
-    """What one feature may be: all numbers from `low` to `high`, every `step`-th if there is one, or some levels.
-
-    `side` is how people are told: "at least" and "at most" go to the end of the feature's range, which is the other
-    number; "between"; or "one of".
-    """
+    """What one feature may be: all numbers from `low` to `high`, every `step`-th if there is one, or some levels."""
 
     feature: str
+    #: How people are told; "at least" and "at most" go to the end of the feature's range, which is the other number.
     side: str
     low: float = 0.0
     high: float = 0.0
@@ -123,16 +120,10 @@ class Span:
 
 @dataclass(frozen=True)
 class RowRegion:
-    """All rows that equal one row but for some features, each of which may be anything in its span.
-
-    Attributes
-    ----------
-    spans : tuple of Span
-    size : tuple of int or None
-        (6, 10) if it is number 6 of 10 nested ones that were fixed beforehand, the largest that passed; else None.
-    """
+    """All rows that equal one row but for some features, each of which may be anything in its span."""
 
     spans: tuple[Span, ...]
+    #: (6, 10) if it is number 6 of 10 nested ones that were fixed beforehand, the largest that passed; else None.
     size: tuple[int, int] | None = None
     kind: ClassVar[str] = "box"
 
@@ -230,10 +221,9 @@ def with_cells(table: Any, names: Sequence[str], changed: Sequence[Mapping[str, 
     """Copies of lines of a table (of its one line unless told), each with other cells."""
     lines = np.zeros(len(changed), dtype=int) if lines is None else lines
     if not is_frame(table):
-        rows = np.asarray(table)[lines]
-        whole = rows.dtype.kind in "iub" and any(isinstance(v, float) for cells in changed for v in cells.values())
-        rows = rows.astype(np.float64) if whole else rows
-        places = {name: place for place, name in enumerate(names)}
+        rows, places = np.asarray(table)[lines], {name: place for place, name in enumerate(names)}
+        if rows.dtype.kind in "iub" and any(isinstance(v, float) for cells in changed for v in cells.values()):
+            rows = rows.astype(np.float64)
         for row, cells in zip(rows, changed, strict=True):
             for name, value in cells.items():
                 row[places[name]] = value
@@ -251,16 +241,8 @@ def with_cells(table: Any, names: Sequence[str], changed: Sequence[Mapping[str, 
     return found
 
 
-def read_region(model: Any, table: Any, region: RowRegion, *, trusted: bool = False) -> ReadRegion:
-    """The region of the one line of a table as the model reads it."""
-    return read_regions(model, table, [region], trusted=trusted)[0]
-
-
 def read_regions(model: Any, points: Any, regions: Sequence[RowRegion], *, trusted: bool = False) -> list[ReadRegion]:
-    """The regions of rows as the model reads them, in one go; refuse preprocessing that bends numbers.
-
-    `trusted` leaves the looks at the preprocessing out, for searches that ask about many rows of one space.
-    """
+    """The regions of rows as the model reads them, in one go; unless trusted, preprocessing must bend nothing."""
     names = names_of(model, points)
     plans = [_Corners.of(region, names, trusted) for region in regions]
     if not trusted:
@@ -273,10 +255,7 @@ def read_regions(model: Any, points: Any, regions: Sequence[RowRegion], *, trust
 
 @dataclass(frozen=True, eq=False)
 class _Corners:
-    """The rows by which a region is read.
-
-    All numbers at their lower ends per combination of levels, then one after the other at its upper end, then probes.
-    """
+    """The rows by which a region is read: lower ends for all levels, then the upper ends one by one, then probes."""
 
     moving: tuple[Span, ...]
     still: dict[str, float]
@@ -389,6 +368,9 @@ class Region:
     def __post_init__(self) -> None:
         if self.spans is not None and not isinstance(self.spans, Mapping):
             raise InputError(f"`spans` of Region must map features to what they may be, got {shown(self.spans)}.")
+        check_flag(self.beyond, "beyond")
+        if self.space is not None and not hasattr(self.space, "features"):
+            raise InputError(f"`space` of Region must be an apas.FeatureSpace, got {shown(self.space)}.")
         check_integer(self.sizes, "sizes", "Region", least=1)
 
     @classmethod
@@ -416,28 +398,25 @@ class Region:
             raise InputError(
                 'region="beyond" needs to know what the rows were made from; pass what `generate` returned as `X`.'
             )
-        return tuple(self._row(cells_of(points, i, names), known, inputs, i, names) for i in range(len(points)))
+        return tuple(self._row(points, known, inputs, i, names) for i in range(len(points)))
 
-    def _row(
-        self, cells: dict[str, Any], known: Mapping[str, Any], inputs: Any, row: int, names: Sequence[str]
-    ) -> RowRegion:
+    def _row(self, points: Any, known: Mapping[str, Any], inputs: Any, row: int, names: Sequence[str]) -> RowRegion:
+        cells = cells_of(points, row, names)
         spans = {name: _span(name, said, cells[name], known.get(name)) for name, said in (self.spans or {}).items()}
-        before = cells_of(inputs, row, names) if self.beyond else {}
-        for name, was in before.items():
-            now = cells[name]
-            feature = known.get(name)
-            level = feature.is_level if feature is not None else not isinstance(now, Real)
+        for name, was in cells_of(inputs, row, names).items() if self.beyond else ():
+            now, feature = cells[name], known.get(name)
+            level = feature is not None and feature.is_level
             if now == was or level or not isinstance(now, Real) or not isinstance(was, Real):
                 continue
             side = AT_LEAST if now > was else AT_MOST
             more, told = _span(name, side, now, feature), spans.get(name)
             if told is not None:  # a tolerance as well: the half-line begins where that does
-                low, high = min(more.low, told.low), max(more.high, told.high)
-                more = Span(name, side, low, high, more.step)
+                more = replace(more, low=min(more.low, told.low), high=max(more.high, told.high))
             spans[name] = more
         # a number that cannot move is as in the row
-        moving = {n: s for n, s in spans.items() if s.side == ONE_OF or s.high > s.low}
-        return RowRegion(tuple(moving[name] for name in names if name in moving))
+        return RowRegion(
+            tuple(spans[n] for n in names if n in spans and (spans[n].side == ONE_OF or spans[n].high > spans[n].low))
+        )
 
 
 def _span(name: str, said: Any, own: Any, feature: Any) -> Span:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,16 +26,7 @@ from apas.certification.certificate import (
     Witness,
 )
 from apas.certification.claims import Verdict, is_proof
-from apas.certification.region import (
-    ReadRegion,
-    Region,
-    RowRegion,
-    cells_of,
-    names_of,
-    one_row,
-    read_region,
-    read_regions,
-)
+from apas.certification.region import ReadRegion, Region, RowRegion, cells_of, names_of, one_row, read_regions
 from apas.display.numbers import at_least, plain
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, Leaves, class_indices, offers
@@ -54,23 +45,9 @@ from apas.worst_case.regions import (
 OPEN_TODAY = "on the model itself neither a proof nor a failing row was found for all of the region"
 
 
-class RegionLook(NamedTuple):
-    """What is known of a region on some models: margins as in `RegionMargins`, and where the failing rows are."""
-
-    margins: Floats
-    box: Indices
-    t: Floats
-
-    @classmethod
-    def none(cls, draws: int, read: ReadRegion) -> RegionLook:
-        """Before the first box is looked at."""
-        return cls(np.full(draws, np.inf), np.zeros(draws, dtype=np.intp), np.zeros((draws, len(read.numbers))))
-
-    def keep_worse(self, draws: Indices, here: RegionMargins, box: int) -> None:
-        """Take over what is worse: a failing row, then what is open, then the lower bound."""
-        worse = ~(here.margins >= self.margins[draws])
-        some = draws[worse]
-        self.margins[some], self.box[some], self.t[some] = here.margins[worse], box, here.t[worse]
+def _unknown(draws: int, read: ReadRegion) -> RegionMargins:
+    """Before the first box is looked at."""
+    return RegionMargins(np.full(draws, np.inf), np.zeros((draws, len(read.numbers))), np.zeros(draws, dtype=np.intp))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +65,16 @@ class AskedRegion:
     def read(self, model: Any) -> ReadRegion:
         """The region as a model reads it, once per model."""
         if id(model) not in self._read:  # beside the model itself, so that no other one gets its id
-            self._read[id(model)] = model, read_region(model, self.table, self.region, trusted=self.trusted)
+            self._read[id(model)] = model, read_regions(model, self.table, [self.region], trusted=self.trusted)[0]
         return self._read[id(model)][1]
 
-    def on_model(self, model: Any, target: Any) -> RegionLook:
+    def on_model(self, model: Any, target: Any) -> RegionMargins:
         """What is known of the region on one model as it is."""
         read, wanted = self.read(model), int(class_indices(model.classes, target, 1)[0])
         trees = model.trees() if offers(model, Leaves) else None
         if not offers(model, Dense) and trees is None:
             raise Unsupported(_no_bounds(model))
-        found = RegionLook.none(1, read)
+        found = _unknown(1, read)
         for number, box in enumerate(read.boxes):
             if offers(model, Dense):
                 net = model.as_feedforward()
@@ -111,14 +88,14 @@ class AskedRegion:
             found.keep_worse(np.arange(1), here, number)
         return found
 
-    def on_draws(self, question: Any, row: int, directions: Floats) -> RegionLook:
+    def on_draws(self, question: Any, row: int, directions: Floats) -> RegionMargins:
         """What is known of the region on each model that was drawn."""
         target, delta = question.target[row], float(question.delta[row])
         if question.listed is not None:
             looks = [self.on_model(question.listed[int(number)], target) for number in directions[:, 0]]
-            return RegionLook(*(np.concatenate(parts) for parts in zip(*looks, strict=True)))
+            return RegionMargins(*(np.concatenate(parts) for parts in zip(*looks, strict=True)))
         net, read, wanted = question.network, self.read(question.model), int(question.wanted[row])
-        found = RegionLook.none(len(directions), read)
+        found = _unknown(len(directions), read)
         for number, box in enumerate(read.boxes):
             going = np.flatnonzero(~(found.margins <= 0) & ~np.isnan(found.margins))
             some = directions if len(going) == len(directions) else directions[going]
@@ -126,7 +103,7 @@ class AskedRegion:
             found.keep_worse(going, least_margins_drawn(nets, box, wanted, band), number)
         return found
 
-    def cells(self, model: Any, look: RegionLook, draw: int) -> tuple[Any, ...]:
+    def cells(self, model: Any, look: RegionMargins, draw: int) -> tuple[Any, ...]:
         """The cells of the row that fails on a draw."""
         table = self.read(model).rows([(int(look.box[draw]), look.t[draw])])
         return tuple(plain(v) for v in cells_of(table, 0, names_of(model, table)).values())
@@ -260,7 +237,7 @@ def _failing_shift(question: Any, i: int, read: ReadRegion, box: int, method: An
         alone = replace(question.take(np.array([i])), X=part.rows(t)[None], regions=None)
         point = method.run(alone, Stream(0, "region"))[0]
         if point.witness is not None:
-            look = RegionLook(np.zeros(1), np.array([box]), t[None])
+            look = RegionMargins(np.zeros(1), t[None], np.array([box]))
             asked = question.regions[i]
             return RowWitness(asked.cells(question.model, look, 0), point.witness, float(question.delta[i]))
     return None

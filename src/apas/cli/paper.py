@@ -54,11 +54,12 @@ class RunOptions:
         with data_from(self.data), workers(self.jobs, self.dask) as n_jobs:
             yield n_jobs
 
-    def run(self, entry: Entry, n_jobs: int) -> ExperimentOutcome:
+    def run(self, entry: Entry, n_jobs: int, *, finished: bool = False) -> ExperimentOutcome:
         """Run an experiment, write its tables and figures, and print the tables."""
         from apas.paper.experiment import run_experiment
 
-        outcome = run_experiment(entry.load(), self.output, quick=self.quick, n_jobs=n_jobs, label=entry.name)
+        how: dict[str, Any] = {"quick": self.quick, "n_jobs": n_jobs, "finished": finished}
+        outcome = run_experiment(entry.load(), self.output, label=entry.name, **how)
         if not self.as_json:
             for title, table in outcome.tables.items():
                 print_table(_result_table(title, table), "")
@@ -70,6 +71,13 @@ class RunOptions:
         return outcome
 
 
+@dataclass(eq=False, repr=False)
+class PartOptions(RunOptions):
+    """What an experiment takes besides, if a part of its units makes tables, too."""
+
+    finished: Annotated[bool, Option("--finished", help="Run nothing: make tables of what is done.")] = False
+
+
 @paper_app.command("data")
 def data_command(data: Data = None, as_json: options.Json = False) -> None:
     """Download the datasets that are not there yet; every file is checked by its SHA-256.
@@ -78,7 +86,7 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
 
     Example:  apas paper data --data datasets
     """
-    from apas.paper.download import fetch
+    from apas.paper.data_folder import fetch
 
     folder = _place(data)
     files = fetch(folder)
@@ -114,12 +122,12 @@ def _place(data: Path | None) -> Path:
         return Path(named).expanduser().absolute()
 
 
-def _experiment_command(entry: Entry) -> Callable[..., None]:
-    """The sub-command of an experiment; all of them take the same options."""
+def _experiment_command(entry: Entry, group: type[RunOptions]) -> Callable[..., None]:
+    """The sub-command of an experiment."""
 
     def command(how: RunOptions) -> None:
         with how.prepare() as n_jobs:
-            outcome = how.run(entry, n_jobs)
+            outcome = how.run(entry, n_jobs, finished=getattr(how, "finished", False))
         if how.as_json:
             print_json(_content([(entry, outcome)], how.quick, None))
 
@@ -127,11 +135,13 @@ def _experiment_command(entry: Entry) -> Callable[..., None]:
 
     Example:  apas paper {entry.name} --data datasets --output results --jobs 2
     """
+    command.__annotations__["how"] = group
     return command
 
 
 for _entry in (*EXPERIMENTS, *BEYOND):
-    paper_app.command(_entry.name)(options.group_options(_experiment_command(_entry)))
+    _options = PartOptions if _entry in BEYOND else RunOptions
+    paper_app.command(_entry.name)(options.group_options(_experiment_command(_entry, _options)))
 
 
 @paper_app.command("all")

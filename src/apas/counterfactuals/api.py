@@ -169,9 +169,7 @@ def generate(
     if distance not in DISTANCES:
         raise InputError(f'`distance` must be "l1" or "linf", got {distance!r}.')
     counts = [check_integer(n, name, "generate", least=1) for n, name in ((k, "k"), (max_candidates, "max_candidates"))]
-    seconds = np.inf if time_limit is None else time_limit
-    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
-        raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
+    seconds = seconds_of(time_limit)
     space = default_space(net, space, background, X)
     bound = space.bind(net)
     if offers(shift_set, Listed) and isinstance(bound, CodedModel):  # so are the listed models, then
@@ -228,7 +226,7 @@ def generate(
         with np.errstate(over="ignore", invalid="ignore"):
             origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
-    limits = Limits(*counts, time.monotonic() + float(seconds))
+    limits = Limits(counts[0], counts[1], time.monotonic() + seconds)
     object.__setattr__(task, "deadline", limits.deadline)
     with np.errstate(over="ignore", invalid="ignore"):
         answers = _run(searches, deltas, origin, test, limits, question.n_jobs)
@@ -242,6 +240,14 @@ def generate(
     about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
     tables = {"points": space.like_with_gaps(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
+
+
+def seconds_of(time_limit: float | None) -> float:
+    """A limit in seconds, infinite for None."""
+    seconds = np.inf if time_limit is None else time_limit
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
+        raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
+    return float(seconds)
 
 
 def _read_along(task: Task, inputs: Floats, shifts: ShiftSet) -> tuple[str, Floats | None]:

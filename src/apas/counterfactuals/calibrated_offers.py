@@ -1,9 +1,6 @@
 """`calibrate_offers`: the delta at which the next update keeps every offer that `generate` makes.
 
-Offers lie where the search stops, so that a delta calibrated on other rows says nothing about them. They are calibrated
-as a family, a list for each delta of a grid, made without the updates; S_i is the largest delta at which update i
-breaks an offer, and the claim of `apas.certification.calibration` holds for the offers at every delta above the
-threshold.
+Offers lie where the search stops, so that they are calibrated as a family: a list for each delta of a grid.
 """
 
 from __future__ import annotations

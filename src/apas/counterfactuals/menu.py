@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from apas._random import Stream, entropy_of
+from apas._sanitise import shown
 from apas._typing import Array, Floats
 from apas._validation import check_integer, is_frame
 from apas.certification.claims import is_proof
@@ -26,12 +27,13 @@ from apas.certification.question import SHIFTS, Method, Question, pick
 from apas.certification.region import BETWEEN, ONE_OF, RowRegion, Span
 from apas.certification.region_claims import AskedRegion, check_regions
 from apas.certification.results import RowResults
-from apas.counterfactuals.api import generate
+from apas.counterfactuals.api import generate, seconds_of
 from apas.counterfactuals.result import Counterfactual, Counterfactuals, Status, changes_in_words, wanted_classes
 from apas.counterfactuals.sources.base import CandidateSource
-from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.feature import Feature, is_changed
 from apas.counterfactuals.space.space import FeatureSpace, default_space
 from apas.display.numbers import at_least, plain
+from apas.display.tables import html_table
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows, predicted_classes
 from apas.models.base import Model, offers
@@ -105,7 +107,7 @@ class MenuItem:
 
 
 class Menu(RowResults[MenuItem]):
-    """One item per applicant and set of features: single ones by cost, then pairs, then what leads nowhere.
+    """One item per applicant and set of features: of each applicant the offers by cost, then what leads nowhere.
 
     Attributes
     ----------
@@ -141,7 +143,7 @@ class Menu(RowResults[MenuItem]):
     def summary(self) -> str:
         """How many sets of features ended how, and what is claimed of offers, in one sentence."""
         if not len(self):
-            return "No rows, no menu."
+            return "No sets of features, no menu."
         counts, rows = Counter(item.status for item in self), len({item.row for item in self})
         parts = ", ".join(f"{counts[status]} {status.name}" for status in MenuStatus if counts[status])
         certified = [c.certificate.claim for c in self.offers if c.certificate is not None]
@@ -153,7 +155,7 @@ class Menu(RowResults[MenuItem]):
         style = "body{font:16px/1.5 sans-serif;margin:1rem}table{border-collapse:collapse}caption{text-align:left}"
         style += "th,td{border:1px solid #767676;padding:.2rem .5rem;text-align:left;vertical-align:top}"
         head = f'<meta charset="utf-8"><title>Menu</title><style>{style}</style>'
-        table = self._repr_html_()
+        table = html_table(self._shown_frame(), caption=self.summary(), ends=len(self))  # a file has all of it
         return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><h1>Menu</h1>{table}</body></html>\n'
 
 
@@ -227,7 +229,7 @@ def menu(
     call |= {"source": source, "tolerance": tolerance, "beyond": beyond}
     asked = _MenuQuestion(net, bound, space, X, inputs, delta, targets, present, seed, call)
     chosen = _features(space, features)
-    until = np.inf if time_limit is None else time.monotonic() + time_limit
+    until = time.monotonic() + seconds_of(time_limit)
     sets = [s for n in range(min(check_size, len(chosen)), 0, -1) for s in itertools.combinations(chosen, n)]
     known: _Known = {}
     for some in [chosen, *sets]:  # first of all at once
@@ -238,6 +240,8 @@ def menu(
         if found is not None:
             shift_set = found[1].shifts
             _note(asked, some, *found, known)
+    for some in reversed(sets):
+        _take_over(asked, some, known)
     return _menu(asked, sets, known, shift_set)
 
 
@@ -278,8 +282,9 @@ def _features(space: FeatureSpace, wanted: Sequence[str] | None) -> Features:
     mutable = tuple(f.name for f in space if f.mutable)
     if wanted is None:
         return mutable
-    if isinstance(wanted, str) or (strange := [name for name in wanted if name not in mutable]):
-        got = repr(wanted if isinstance(wanted, str) else strange[0])
+    listed = isinstance(wanted, Iterable) and not isinstance(wanted, str)
+    if not listed or (strange := [name for name in wanted if name not in mutable]):
+        got = shown(strange[0] if listed else wanted)
         raise InputError(f"`features` must list features that may change ({', '.join(mutable)}), got {got}.")
     return tuple(name for name in mutable if name in wanted)
 
@@ -357,6 +362,23 @@ def _note(asked: _MenuQuestion, some: Features, rows: list[int], found: Counterf
             known[row, some] = MenuItem(row, some, MenuStatus.OPEN, None, offer.reason)
         else:
             _settle(known, MenuItem(row, some, status, None, reason or offer.reason), some)
+
+
+def _take_over(asked: _MenuQuestion, some: Features, known: _Known) -> None:
+    """Give a set the offers that were found for larger ones and change nothing outside of it, where they do better."""
+    for row in range(len(asked.inputs)):
+        own = known.get((row, some))
+        if own is None or own.status not in (MenuStatus.OFFER, MenuStatus.OPEN):
+            continue
+        for (place, other), item in list(known.items()):
+            if place == row and set(some) < set(other) and item.offer is not None and item.numbers is not None:
+                moved = {
+                    f
+                    for f, at, to in zip(asked.space.names, asked.inputs[row], item.numbers, strict=True)
+                    if is_changed(at, to)
+                }
+                if moved <= set(some) and not own.cost <= item.cost:
+                    known[row, some] = own = replace(item, features=some)
 
 
 def _fragile(asked: _MenuQuestion, row: int, some: Features, shifts: ShiftSet) -> str | None:

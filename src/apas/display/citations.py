@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import tomllib
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from apas.errors import InputError
 
 SOFTWARE, PAPER = "apas", "marzari2024rigorous"
-WILKS, HIGHS, INTERVAL_NETWORKS = "wilks1941determination", "huangfu2018parallelizing", "jiang2023formalising"
-#: By the name of a class or its alias, in small letters without underscores, what it rests on besides the paper.
-_RESTS_ON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("sampling", "rays", "maxshift", "maxshifts", "outputranges"), (WILKS,)),
-        **dict.fromkeys(("certificates", "counterfactuals", "paper", "confirm", "enumeration", "attack"), ()),
-        **dict.fromkeys(("robustfraction", "fractioncurves"), ("clopper1934use",)),
-        **dict.fromkeys(("interval", "intervalbounds", "linear", "linearbounds"), (INTERVAL_NETWORKS,)),
-        **dict.fromkeys(("exact", "cascade", "milp", "milpsource"), (INTERVAL_NETWORKS, HIGHS)),
-        **dict.fromkeys(("robust", "robustoptimum"), (WILKS, HIGHS)),
-        **dict.fromkeys(("neighbours", "nearestneighbours", "given", "refit", "refitbounds"), ()),
-        **dict.fromkeys(("cuts", "cuttingplanes"), (HIGHS,)),
-        **dict.fromkeys(("validity", "l1", "l0", "linf", "cost", "distancetodata", "violations"), ()),
-        "deltavalidity": (INTERVAL_NETWORKS,),
-        "wachter": ("wachter2017counterfactual",),
-        "prototype": ("vanlooveren2021interpretable",),
-        "roar": ("upadhyay2021towards",),
-        "lof": ("breunig2000lof",),
-    }
-)
 
 
 @cache
-def _works() -> Mapping[str, str]:
-    """The entries of `citations.bib` by their keys."""
-    entries = files("apas.display").joinpath("citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
-    return {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}
+def _known() -> tuple[dict[str, list[str]], dict[str, str]]:
+    """What everything rests on, and the entries of works by their keys."""
+    texts = [
+        files("apas.display").joinpath(f"citations.{kind}").read_text(encoding="utf-8") for kind in ("toml", "bib")
+    ]
+    works = {entry.partition("{")[2].partition(",")[0]: entry for entry in texts[1].strip().split("\n\n")}
+    return tomllib.loads(texts[0]), works
 
 
 def citation(*used: Any) -> str:
@@ -60,12 +42,12 @@ def citation(*used: Any) -> str:
     >>> [line for line in citation("roar").splitlines() if line.startswith("@")]
     ['@software{apas,', '@inproceedings{marzari2024rigorous,', '@inproceedings{upadhyay2021towards,']
     """
-    found = dict.fromkeys([SOFTWARE, PAPER])
+    found, (rests, works) = dict.fromkeys([SOFTWARE, PAPER]), _known()
     for one in used:
         name = one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__)
-        rests_on = _RESTS_ON.get(name.lower().replace("_", ""))
+        rests_on = rests.get(name.lower().replace("_", ""))
         if rests_on is None:
-            known = ", ".join(_RESTS_ON)
+            known = ", ".join(rests)
             raise InputError(f"`used` of citation must name methods, sources or metrics ({known}), got {one!r}.")
         found.update(dict.fromkeys(rests_on))
-    return "\n\n".join(_works()[key] for key in found).replace("{VERSION}", f"{{{sys.modules['apas'].__version__}}}")
+    return "\n\n".join(works[key] for key in found).replace("{VERSION}", f"{{{sys.modules['apas'].__version__}}}")

@@ -71,6 +71,13 @@ def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     return paths
 
 
+def _name_axes(ax: Axes, x: str | None, y: str, title: str, **how: Any) -> None:
+    if x is not None:
+        ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.set_title(title, loc="left", **how)
+
+
 COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
 
 
@@ -108,8 +115,7 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
         ax.set_ylim(-0.02, 1.02)
     ax.set_xlim(-0.6, max(len(certificates), 1) - 0.4)
     label_rows(ax, certificates._labels())  # type: ignore[attr-defined]
-    ax.set_ylabel("share of shifts that keep the class")
-    ax.set_title("Bounds on the robust share of each explanation", loc="left")
+    _name_axes(ax, None, "share of shifts that keep the class", "Bounds on the robust share of each explanation")
     return ax
 
 
@@ -136,9 +142,8 @@ def calibration_plot(scores: Floats, certified: Any, claim: Any, ax: Axes | None
             claim.threshold, color="black", linewidth=1, linestyle="--", label=f"above {at_most(claim.threshold)}"
         )
     legend_beside(ax)
-    ax.set_xlabel(f"{rows} rows, sorted; at the right end the {len(claim.worst)} updates")
-    ax.set_ylabel(claim.scored)
-    ax.set_title("Rows that the next update keeps", loc="left")
+    said = f"{rows} rows, sorted; at the right end the {len(claim.worst)} updates"
+    _name_axes(ax, said, claim.scored, "Rows that the next update keeps")
     return ax
 
 
@@ -159,12 +164,10 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
             ax.plot(*zip(*shown, strict=True), marker, color=colour, label=label, markersize=size, **filling)
     not_today = [x for x, i in zip(places, order, strict=True) if not shifts[i].valid_today]
     _mark_not_today(ax, not_today, "no shift is certified")
-    ax.set_xlabel("rows, sorted")
     ticker = require("matplotlib.ticker", feature="MaxShifts.plot", extra="plot")
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))  # there is no row between two
-    ax.set_ylabel("delta")
     ax.set_ylim(bottom=0)
-    ax.set_title("How far the model may shift", loc="left")
+    _name_axes(ax, "rows, sorted", "delta", "How far the model may shift")
     if len(order):
         ax.legend(loc="best", frameon=False)
     return ax
@@ -182,10 +185,9 @@ def fraction_plot(curves: Sequence[Any], ax: Axes | None) -> Axes:
         colour, ends = line.get_color(), (curve.lower[order], curve.upper[order])
         ax.fill_between(deltas, *ends, color=colour, alpha=0.2, linewidth=0)
         ax.vlines(deltas, *ends, color=colour, linewidth=1)
-    ax.set_xlabel("delta")
-    ax.set_ylabel("share of shifts that keep the class")
     ax.set_ylim(-0.02, 1.02)
-    ax.set_title("How the robust share falls with the size of the shifts", loc="left")
+    title = "How the robust share falls with the size of the shifts"
+    _name_axes(ax, "delta", "share of shifts that keep the class", title)
     if len(curves) and few:
         ax.legend(loc="best", frameon=False)
     return ax
@@ -205,9 +207,8 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
             handles["no end known"] = ax.axhline(i, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", zorder=1)
     ax.set_yticks(range(len(ranges)) if len(ranges) <= 20 else [])
     ax.invert_yaxis()
-    ax.set_xlabel("margin towards the wanted class")
-    ax.set_ylabel("row")
-    ax.set_title("What shifted models make of each explanation", loc="left", pad=24)  # the legend is below it
+    title = "What shifted models make of each explanation"
+    _name_axes(ax, "margin towards the wanted class", "row", title, pad=24)  # the legend is below it
     if len(ranges):
         shown = [name for name in ("threshold", "model itself", *sides, "no end known") if name in handles]
         # above the bars, and no wider than they are: nothing may be cut off, nor the axes squeezed
@@ -277,8 +278,7 @@ def outcome_plot(rows: Sequence[Any], labels: Sequence[str], measured: float | N
         ax.axhline(measured, color="black", linewidth=1, linestyle="--", label=said, zorder=1)
     ax.set_ylim(0, 1.15 * max([row.delta for row in rows] + ([] if measured is None else [measured]), default=1.0))
     label_rows(ax, labels)
-    ax.set_ylabel("delta of the certificate")
-    ax.set_title("What the new model keeps", loc="left")
+    _name_axes(ax, None, "delta of the certificate", "What the new model keeps")
     if len(rows):
         legend_beside(ax)
     return ax

@@ -1,8 +1,6 @@
-"""`Trees`: what an ensemble of trees has learned, read from scikit-learn, XGBoost, LightGBM or CatBoost.
+"""`Trees`: what an ensemble has learned, read from scikit-learn, XGBoost, LightGBM or CatBoost, for searches alone.
 
-A row goes left where its number is at most the threshold, or its category is one of those that do. Libraries that
-compare with "less than", in float32, or in bits of a table are turned into that. What is read serves searches alone:
-whoever uses it compares it with the library's own answers, and certificates ask the library itself.
+A row goes left where its number is at most the threshold, or its category is one of those that do.
 """
 
 from __future__ import annotations
@@ -78,11 +76,7 @@ def trees_of(
     of_probability: bool,
     cells: Callable[[Floats, Mapping[int, Sequence[Any]]], Floats],
 ) -> Trees:
-    """Read a fitted classifier; raises whatever error when it is none that can be read.
-
-    `threshold` is that of a probability, or of a score; `cells` turns encoded rows into numbers, given the labels of
-    columns with categories.
-    """
+    """Read a fitted classifier, or raise whatever; `cells` makes numbers of encoded rows, given labels of columns."""
     library, name = type(estimator).__module__.split(".")[0], type(estimator).__name__
     found: _Ensemble = _READERS[name if library == "sklearn" else library](estimator)
     sizes = [len(tree.column) for tree in found.trees]

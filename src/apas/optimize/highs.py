@@ -1,16 +1,6 @@
 """HiGHS: LP relaxations, the dual bound, branch and bound on linear programs, and the mixed-integer solver.
 
-Whatever HiGHS says is advice. A point counts only if it is accepted by whoever asked, who evaluates the network itself;
-it may be accepted although some column that should be whole is not, since what the column of a unit stands for is
-decided by evaluating the unit. A bound counts only if it follows from dual variables by arithmetic done here.
-
-Whatever dual variables y a solver returns, ``cost @ v = y @ (matrix @ v) + (cost - y @ matrix) @ v``, and both sums are
-bounded by the ends of the rows and columns (weak duality). So any y gives a lower bound that needs no trust, only those
-of an optimum make it tight. A tree over the whole columns, with an LP relaxation at each node to suggest y, proves a
-bound without believing the solver anywhere.
-
-Most programs here are settled after a handful of linear programs, which take a tenth of what it takes to start a
-mixed-integer solver; so that comes last.
+Whatever it says is advice: a point counts if who asked accepts it, a bound if it follows from dual variables here.
 """
 
 from __future__ import annotations
@@ -19,7 +9,7 @@ import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,11 +62,9 @@ def solver_model(highspy: Any, program: Program, *, relaxed: bool, above: float 
 
 
 def dual_bound(program: Program, y: Floats, cost: Floats, low: Floats, high: Floats, *, counted: bool = True) -> float:
-    """A lower bound in real arithmetic on ``cost @ v`` between `low` and `high`, from dual variables of the rows.
-
-    With a cost of 0 it is above 0 only if no point satisfies the rows. Rounding is `counted` operation by operation, or
-    allowed for by a round 1e-12 of all magnitudes, which is enough for up to two thousand rows and columns.
-    """
+    """A lower bound in real arithmetic on ``cost @ v`` between `low` and `high`, from dual variables of the rows."""
+    # With a cost of 0 it is above 0 only if no point satisfies the rows. Rounding is `counted` operation by operation,
+    # or allowed for by 1e-12 of all magnitudes, which is enough for up to two thousand rows and columns.
     ends = np.where(y > 0, program.row_low, program.row_high)
     y = np.where(np.isfinite(ends), y, 0.0)  # a side that does not exist proves nothing
     sides = np.where(y == 0, 0.0, ends)
@@ -136,10 +124,7 @@ class LpRelaxation:
 def _branch(
     program: Program, examine: Examine, *, nodes: int, deadline: float, going: Callable[[float], bool], deep: bool
 ) -> bool:
-    """Branch and bound: examine nodes while it is worth `going` on, the most promising first; False if limits end it.
-
-    `deep` goes depth first: it takes the node that was made last, whose LP differs least from the one before.
-    """
+    """Branch and bound: examine nodes while it is worth `going` on; False if limits end it; `deep` goes depth first."""
     order, examined, waiting = 0, 0, [(-np.inf, 0, program.low, program.high)]
     while waiting and going(waiting[0][0]):
         if examined >= nodes or time.monotonic() > deadline:
@@ -300,8 +285,7 @@ def _prove_node(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[fl
     return dual_bound(program, relaxation.duals, program.cost, low, high), relaxation.values
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """What the mixed-integer solver says: a lower bound on the objective, and a point."""
 
     bound: float

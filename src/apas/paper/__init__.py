@@ -3,10 +3,50 @@
 from __future__ import annotations
 
 import csv
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from apas._optional import require
+from apas.display.numbers import at_least, at_most
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Results = Sequence[Mapping[str, Any]]
+
+
+def package_text(name: str) -> str:
+    """A text file that comes with this package."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def package_table(name: str) -> list[dict[str, str]]:
     """The lines of a CSV file that comes with this package."""
-    with files("apas.paper").joinpath(name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return list(csv.DictReader(package_text(name).splitlines()))
+
+
+class _Cells(Formatter):
+    """Formats of cells: bounds stay true when they are written, and a dash stands for what is not there."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return "-"
+        bounds = {"at_least": at_least, "at_most": at_most}
+        return bounds[format_spec](value) if format_spec in bounds else format(value, format_spec)
+
+
+def make_table(name: str, results: Results) -> DataFrame:
+    """A line per result, laid out as ``columns.csv`` says: the name of a value, or a format of some."""
+    import pandas as pd
+
+    columns = [(line["column"], line["cell"]) for line in package_table("columns.csv") if line["table"] == name]
+    write = _Cells().vformat
+    return pd.DataFrame([{title: write(c, (), r) if "{" in c else r[c] for title, c in columns} for r in results])
+
+
+def new_figure(*shape: int, feature: str = "a figure of the paper", **options: Any) -> tuple[Any, Any]:
+    """A figure and its axes, so many lines and columns of them."""
+    plt = require("matplotlib.pyplot", feature=feature, extra="plot")
+    return plt.subplots(*shape, layout="constrained", **options)  # type: ignore[no-any-return]

@@ -1,23 +1,13 @@
-"""The four tables of the paper's Section 7, each in two parts: D1 to train on, D2 to retrain on.
-
-The new file's codes are the scale; the old file's symbols are translated to it. In the published experiments the new
-rows went astray: the encoded columns were numbered from 0 and the others from 1, so that joining them put the levels of
-one record beside the duration, amount, age and label of the record before it. `new_credit` gives either version.
-
-The parts are not halves of a shuffled table. Diabetes and no2 draw half as many row numbers as there are rows, *with
-replacement*, for D1 (so some rows come twice) and keep the rows never drawn as D2; sba is cut by year of approval; D1
-of credit is the old file and D2 the new one.
-"""
-
-from __future__ import annotations
+"""The four tables of the paper's Section 7, each in two parts: D1 to train on, D2 to retrain on."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from apas._typing import Floats, Integers
 from apas._validation import check_flag, check_integer
@@ -25,9 +15,6 @@ from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
 from apas.paper import package_table
 from apas.paper.data_folder import dataset_path, reading
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: The columns in the order of both files, the label last: how many levels the ordinal and the categorical ones have (a
 #: level that no record has is an input all the same), and the old file's symbols in the order of the levels, two of
@@ -45,8 +32,6 @@ _FROM_ZERO: Final = ("credit-history", "purpose")  # columns of the new file who
 
 def old_credit() -> pd.DataFrame:
     """The old file: levels from 0, three columns of numbers, and the label (1 is good)."""
-    import pandas as pd
-
     frame = pd.read_csv(dataset_path("credit"), header=None, names=list(COLUMNS))
     for line in (line for line in _CODING if line["symbols"]):
         levels = enumerate(line["symbols"].split())
@@ -59,15 +44,15 @@ def old_credit() -> pd.DataFrame:
 
 
 def new_credit(*, aligned: bool = False) -> pd.DataFrame:
-    """The new file in the same form."""
-    import pandas as pd
-
+    """The new file in the same form; as published, or with its rows put right."""
     frame = pd.read_csv(dataset_path("credit-new")).drop(columns="Id").set_axis(list(COLUMNS), axis=1)
     levels = [column for column in COLUMNS if column not in (*NUMBERS, LABEL)]
     for column in levels:
         frame[column] -= column not in _FROM_ZERO
     if aligned:
         return frame.astype("int64")
+    # The encoded columns were numbered from 0 and the others from 1, so that joining them put the levels of one record
+    # beside the duration, amount, age and label of the record before it.
     others = [*NUMBERS, LABEL]
     frame[others] = frame[others].shift(1)
     return frame.iloc[1:].reset_index(drop=True).astype("int64")
@@ -140,15 +125,6 @@ def read_tables(name: str, *, aligned: bool = False, seed: int | None = None) ->
     seed : int, optional
         Of drawing D1 of diabetes and no2; the published one unless given. The parts of sba and credit are not drawn.
 
-    Returns
-    -------
-    Tables
-
-    Raises
-    ------
-    InputError
-        If there is no such table, or its file is not found (see `apas.datasets.dataset_path`).
-
     Examples
     --------
     >>> read_tables("iris")
@@ -165,7 +141,7 @@ def read_tables(name: str, *, aligned: bool = False, seed: int | None = None) ->
 
 
 def files_of(name: str) -> tuple[str, ...]:
-    """Names of the datasets that a table is read from, as `apas.datasets` has them."""
+    """Names in `DATASETS` of what a table is read from."""
     return ("credit", "credit-new") if name == "credit" else (name,)
 
 
@@ -182,8 +158,6 @@ def _scale_columns(frame: pd.DataFrame) -> FeatureSpace:
 
 def _draw_tables(aligned: bool, seed: int | None, *, name: str, label: str, published_seed: int) -> Tables:
     """D1 are half as many rows as there are, drawn with replacement and sorted; D2 those never drawn."""
-    import pandas as pd
-
     frame = pd.read_csv(dataset_path(name))
     frame, y = frame.drop(columns=label), frame[label]
     first = np.sort(np.random.RandomState(published_seed if seed is None else seed).choice(len(frame), len(frame) // 2))
@@ -193,8 +167,6 @@ def _draw_tables(aligned: bool, seed: int | None, *, name: str, label: str, publ
 
 
 def _sba(aligned: bool, seed: int | None) -> Tables:
-    import pandas as pd
-
     frame = pd.read_csv(dataset_path("sba"), encoding="utf-8-sig", usecols=[*_SBA, "ApprovalFY", "Default"])
     new, y, frame = frame["ApprovalFY"].to_numpy() >= _SBA_FIRST_NEW_YEAR, 1 - frame["Default"], frame[[*_SBA]]
     space = _scale_columns(frame)

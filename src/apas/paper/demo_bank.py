@@ -6,25 +6,18 @@ import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+import apas
 from apas._atomic import write_text
 from apas.datasets import CATEGORICAL, LOAN_FEATURES, make_loans
 from apas.display.tables import csv_text
 from apas.errors import InputError, MissingExtra
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-    from apas.certification.calibration import Calibration
-    from apas.certification.max_shift.result import MaxShifts
-    from apas.certification.results import Certificates
-    from apas.contracts.audit import AuditReport
-    from apas.counterfactuals.result import Counterfactuals
-    from apas.counterfactuals.space.space import FeatureSpace
-    from apas.models.base import Model
+from apas.models import base
+from apas.paper import package_table
 
 #: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
 TRAINED, LATER = 2000, 1000
@@ -35,11 +28,9 @@ GRID, KEPT = (0.05, 0.1, 0.2), 0.9
 _FEATURES = list(LOAN_FEATURES)
 
 
-def space_of(loans: DataFrame) -> FeatureSpace:
+def space_of(loans: pd.DataFrame) -> apas.FeatureSpace:
     """What the bank may ask of an applicant: no other age, no lower income, amounts as people speak of them."""
-    from apas import FeatureSpace
-
-    return FeatureSpace.from_frame(
+    return apas.FeatureSpace.from_frame(
         loans[_FEATURES],
         immutable=["age", "dependants", "years_employed", "housing"],
         increase=["income"],
@@ -63,12 +54,12 @@ class LoanBank:
         return int(np.random.SeedSequence((self.seed, purpose)).generate_state(1)[0])
 
     @cached_property
-    def loans(self) -> DataFrame:
+    def loans(self) -> pd.DataFrame:
         """Applications of this year, with the lender's decisions."""
         return make_loans(TRAINED + LATER, rng=self.seed)
 
     @cached_property
-    def space(self) -> FeatureSpace:
+    def space(self) -> apas.FeatureSpace:
         """What an application may be, and how it may change."""
         return space_of(self.loans)
 
@@ -82,7 +73,7 @@ class LoanBank:
         return network.fit(*self._encode(self.loans[:TRAINED]))
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> apas.Model:
         """The network behind the coding of the space: it takes applications in raw units."""
         return self.space.bind(self.network)
 
@@ -92,28 +83,25 @@ class LoanBank:
         rows, decisions = self._encode(self.loans[TRAINED:])
         return int((self.network.predict(rows) == decisions).sum())
 
-    def rejected(self, most: int) -> DataFrame:
+    def rejected(self, most: int) -> pd.DataFrame:
         """The first applicants of the year whom the network rejects."""
-        rows, _ = self._encode(self.loans)
-        rejected: DataFrame = self.loans.loc[self.network.predict(rows) == 0, _FEATURES]
-        return rejected.head(most)
+        rejected = self.network.predict(self._encode(self.loans)[0]) == 0
+        return pd.DataFrame(self.loans.loc[rejected, _FEATURES]).head(most)
 
-    def calibration(self, applicants: DataFrame) -> Calibration:
+    def calibration(self, applicants: pd.DataFrame) -> apas.Calibration:
         """Offers at the least delta that rehearsals of this year's training further keep."""
-        from apas import calibrate_offers
-
         rows, decisions = self._encode(self.loans[TRAINED:])
         draws = np.random.default_rng(self.seeds(2)).integers(len(rows), size=(ROUNDS, len(rows)))
         rehearsals = [trained_further(copy.deepcopy(self.network), rows[i], decisions[i]) for i in draws]
         asked: dict[str, Any] = {"target": 1, "space": self.space, "coverage": KEPT, "rng": self.seeds(5)}
-        return calibrate_offers(self.model, applicants, rehearsals, GRID, **asked)
+        return apas.calibrate_offers(self.model, applicants, rehearsals, GRID, **asked)
 
-    def retrained(self) -> Model:
+    def retrained(self) -> apas.Model:
         """The model of next year, as it takes applications; nothing before the audit may ask for it."""
         loans = make_loans(LATER, drift=1.0, rng=self.seeds(3))
         return self.space.bind(trained_further(copy.deepcopy(self.network), *self._encode(loans)))
 
-    def _encode(self, loans: DataFrame) -> tuple[Any, Any]:
+    def _encode(self, loans: pd.DataFrame) -> tuple[Any, Any]:
         return self.space.encode(loans[_FEATURES]), loans["approved"].to_numpy()
 
 
@@ -133,13 +121,13 @@ class Offers:
     """Offers of one kind, and what was certified about them."""
 
     name: str
-    found: Counterfactuals
-    certificates: Certificates
-    worst: Certificates
-    radii: MaxShifts
-    proved: MaxShifts
+    found: apas.Counterfactuals
+    certificates: apas.Certificates
+    worst: apas.Certificates
+    radii: apas.MaxShifts
+    proved: apas.MaxShifts
 
-    def frame(self, audit: AuditReport) -> DataFrame:
+    def frame(self, audit: apas.AuditReport) -> pd.DataFrame:
         """One line per applicant: what is offered, what is certified, and what became of it."""
         frame = self.found.to_frame()[["status", "changes", "cost"]].rename_axis("applicant")
         known = {
@@ -156,7 +144,7 @@ class Offers:
             frame[name] = column
         return frame
 
-    def to_dict(self, audit: AuditReport) -> dict[str, Any]:
+    def to_dict(self, audit: apas.AuditReport) -> dict[str, Any]:
         """The counts, and the mean change in units of the ranges, as JSON values."""
         costs = [item.cost for item in self.found if item.is_found]
         return {
@@ -173,47 +161,30 @@ class Offers:
         }
 
 
-def make_offers(name: str, bank: LoanBank, calibration: Calibration, delta: float) -> Offers:
+def make_offers(name: str, bank: LoanBank, calibration: apas.Calibration, delta: float) -> Offers:
     """Small changes that today's model accepts ("plain"), or those of the calibration, which are certified."""
-    from apas import certify, generate, max_shift
-
     model, found = bank.model, calibration.offers
     if name == "plain":  # nobody asks about tomorrow's model before they are made
         asked: dict[str, Any] = {"target": 1, "space": bank.space, "source": "milp", "method": "interval"}
-        found = generate(model, found.inputs, NEXT_TO_NOTHING, **asked)
-        certificates = certify(model, found[found.found].points, delta, target=1, rng=bank.seeds(4))
+        found = apas.generate(model, found.inputs, NEXT_TO_NOTHING, **asked)
+        certificates = apas.certify(model, found[found.found].points, delta, target=1, rng=bank.seeds(4))
     else:  # the search has draws of its own, so its certificates count as they are
         certificates = found.certificates
     made = found[found.found]
-    worst = certify(model, made.points, delta, target=1, method="cascade", rng=bank.seeds(6))
+    worst = apas.certify(model, made.points, delta, target=1, method="cascade", rng=bank.seeds(6))
     for known in (certificates, worst):  # nobody has seen them yet; with the inputs a reader sees what changes
         known.inputs = made.inputs
-    radii = max_shift(model, made.points, target=1, rng=bank.seeds(7))
-    proved = max_shift(model, made.points, target=1, method="cascade", rng=bank.seeds(8))
+    radii = apas.max_shift(model, made.points, target=1, rng=bank.seeds(7))
+    proved = apas.max_shift(model, made.points, target=1, method="cascade", rng=bank.seeds(8))
     return Offers(name, found, certificates, worst, radii, proved)
 
 
-def _median(shifts: MaxShifts) -> float | None:
+def _median(shifts: apas.MaxShifts) -> float | None:
     return float(np.median(shifts.deltas)) if len(shifts) else None
 
 
 #: What the folder holds, and what it is; the first one tells that the folder is ours.
-FILES = {
-    "README.txt": "this list",
-    "report.html": "the robust offers on one page, to be opened in a browser (if the extra `report` is installed)",
-    "offers.csv": "all offers of both kinds: what changes, what is certified, what became of it",
-    "applicants.csv": "the rejected applicants",
-    "plain.csv": "the plain offers, as applications",
-    "robust.csv": "the robust offers, as applications",
-    "plain.json": "certificates of the plain offers about most shifts, with their largest deltas",
-    "robust.json": "certificates of the robust offers about most shifts, with their largest deltas",
-    "plain-every.json": "the same offers and every shift",
-    "robust-every.json": "the same offers and every shift",
-    "calibration.json": "the claim that the next training further keeps all robust offers",
-    "space.toml": "what an application may be, how it may change, and how a network sees it",
-    "this-year.json": "the network that was explained",
-    "next-year.json": "the network after it was trained further",
-}
+FILES = {line["file"]: line["what"] for line in package_table("demo.csv")}
 _OURS = "Written by `apas demo`; it overwrites these files and no others."
 
 
@@ -231,28 +202,24 @@ class DemoFolder:
             ours = readme.is_file() and readme.read_text(encoding="utf-8", errors="replace").startswith(_OURS)
             there = [name for name in FILES if (self.path / name).exists()]
             if there and not ours:
-                raise InputError(
-                    f"`--output` must be a folder in which nothing is overwritten, but {str(self.path)!r} holds "
-                    f"{there[0]!r}, which `apas demo` did not write; name another folder."
-                )
+                held = f"{str(self.path)!r} holds {there[0]!r}, which `apas demo` did not write"
+                wanted = "a folder in which nothing is overwritten"
+                raise InputError(f"`--output` must be {wanted}, but {held}; name another folder.")
             for name in there:  # what an earlier run wrote must not stand beside what this one writes
                 (self.path / name).unlink()
             write_text(readme, "\n".join([_OURS, "", *(f"{name:<18} {what}" for name, what in FILES.items()), ""]))
         except OSError as error:
-            raise InputError(
-                f"`--output` must be a folder that can be written, got {str(self.path)!r}: {error.strerror or error}."
-            ) from None
+            why = f"{str(self.path)!r}: {error.strerror or error}"
+            raise InputError(f"`--output` must be a folder that can be written, got {why}.") from None
 
     @property
     def files(self) -> list[Path]:
         """What is there, in the order of the list."""
         return [self.path / name for name in FILES if (self.path / name).exists()]
 
-    def write_promises(self, bank: LoanBank, kinds: list[Offers], calibration: Calibration) -> None:
+    def write_promises(self, bank: LoanBank, kinds: list[Offers], calibration: apas.Calibration) -> None:
         """What is known before the network is trained further."""
-        from apas import save_certificates
-
-        save_certificates(calibration, self.path / "calibration.json")
+        apas.save_certificates(calibration, self.path / "calibration.json")
         self._write_model("this-year.json", bank.model)
         self._write("space.toml", bank.space.to_toml())
         self._write("applicants.csv", csv_text(kinds[0].found.inputs.rename_axis("applicant")))
@@ -260,37 +227,30 @@ class DemoFolder:
             rows = offers.found.points.rename_axis("applicant")
             rows.insert(0, "status", [status.name for status in offers.found.status])
             self._write(f"{offers.name}.csv", csv_text(rows))
-            save_certificates(offers.certificates, self.path / f"{offers.name}.json", max_shifts=offers.radii)
-            save_certificates(offers.worst, self.path / f"{offers.name}-every.json", max_shifts=offers.proved)
+            apas.save_certificates(offers.certificates, self.path / f"{offers.name}.json", max_shifts=offers.radii)
+            apas.save_certificates(offers.worst, self.path / f"{offers.name}-every.json", max_shifts=offers.proved)
 
-    def write_outcomes(self, retrained: Model, kinds: list[Offers], audits: list[AuditReport]) -> None:
+    def write_outcomes(self, retrained: apas.Model, kinds: list[Offers], audits: list[apas.AuditReport]) -> None:
         """What became of the promises."""
-        import pandas as pd
-
         self._write_model("next-year.json", retrained)
         frames = [o.frame(a).assign(offer=o.name) for o, a in zip(kinds, audits, strict=True)]
         self._write("offers.csv", csv_text(pd.concat(frames).set_index("offer", append=True).sort_index(kind="stable")))
 
-    def write_page(self, bank: LoanBank, robust: Offers, audit: AuditReport, retrained: Model) -> str | None:
+    def write_page(self, bank: LoanBank, robust: Offers, audit: apas.AuditReport, retrained: apas.Model) -> str | None:
         """The report; if there is none, why: without the extra that it needs, how to install that."""
-        from apas.report import write_report
-
         if not len(robust.certificates):
             return "there are no robust offers."
         try:
             known: dict[str, Any] = {"model": bank.model, "audit": audit, "new_model": retrained}
             known |= {"max_shifts": robust.radii, "title": "Offers to rejected loan applicants"}
-            write_report(robust.certificates, self.path / "report.html", **known)
+            apas.write_report(robust.certificates, self.path / "report.html", **known)
         except MissingExtra as error:
             return str(error)
         return None
 
-    def _write_model(self, name: str, model: Model) -> None:
-        from apas import save_model
-        from apas.models.base import Dense, offers
-
-        assert offers(model, Dense)
-        save_model(model.as_feedforward(), self.path / name)
+    def _write_model(self, name: str, model: apas.Model) -> None:
+        assert base.offers(model, base.Dense)
+        apas.save_model(model.as_feedforward(), self.path / name)
 
     def _write(self, name: str, text: str) -> None:
         try:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 
-from apas._optional import require
 from apas.certification.output_range import output_range
 from apas.certification.robust_fraction import robust_fraction
 from apas.display.graphs import Edge, Node, draw_graph, sign_colour
-from apas.display.numbers import at_least, at_most
 from apas.display.plots import new_axes, save_figure
 from apas.models.feedforward import FeedForward
+from apas.paper import Results, make_table, new_figure
 from apas.paper.store import Unit
 from apas.paper.toy import TOY, TOY_DELTA
 from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Rows of the network of Figure 1, and how far its weights move, such that each case of Figure 2 occurs.
 CASES: Final[Mapping[str, tuple[float, float]]] = {"a": (1.0, 0.2), "b": (1.0, 0.8), "c": (0.3, 0.9)}
@@ -52,33 +50,17 @@ def place_output(case: str) -> dict[str, Any]:
     return {"case": case, "side": found.side, "low": low, "output": middle, "high": high, "share": ends}
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+def tables(results: Results) -> dict[str, pd.DataFrame]:
     """The ranges of Figure 2."""
-    import pandas as pd
-
-    lines = [
-        {
-            "case": r["case"],
-            **{f"x{i + 1}": str(CASES[r["case"]][i]) for i in (0, 1)},
-            "delta": str(DELTA),
-            "output": f"{r['output']:g}",
-            "least": at_least(r["low"]),
-            "largest": at_most(r["high"]),
-            "side of 1/2": r["side"],
-            "share of 1 at least": at_least(r["share"][0]),
-            "share of 1 at most": at_most(r["share"][1]),
-            "confidence of the share": "0.999",
-        }
-        for r in results
-    ]
-    return {"figure2": pd.DataFrame(lines)}
+    lines = [{**r, "x": CASES[r["case"]], "delta": DELTA, "confidence": "0.999"} for r in results]
+    return {"figure2": make_table("figure2", lines)}
 
 
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+def figures(results: Results, folder: Path | str) -> list[Path]:
     """Draw Figures 1, 2 and 3 and the appendix network into a folder."""
-    figure3, ax = _panels(1, (5.5, 2.8))
+    figure3, ax = new_figure(figsize=(5.5, 2.8))
     draw_network(TOY, ax, delta=TOY_DELTA)
-    ax.set_title(f"The network of Section 7.1, shifted by up to {TOY_DELTA:g}", loc="left", fontsize=10)
+    _title(ax, f"The network of Section 7.1, shifted by up to {TOY_DELTA:g}")
     made = {"figure1": _figure1(), "figure2": _figure2(results), "figure3": figure3, "appendix-network": _appendix()}
     return [path for name, figure in made.items() for path in save_figure(figure, folder, name)]
 
@@ -94,15 +76,12 @@ def draw_network(
     """Draw a small dense network as a graph: blue weights are above 0, red below, grey ones 0."""
     ax = new_axes(ax, "draw_network")
     sizes = [model.n_features, *(w.shape[1] for w in model.weights)]
-    nodes: list[Node] = []
-    first: list[int] = []
-    for layer, size in enumerate(sizes):
-        first.append(len(nodes))
-        for unit in range(size):
-            place = (2.0 * layer, 2.0 * ((size - 1) / 2 - unit))
-            value = model.biases[layer - 1][unit] if layer else 0
-            bias = (biases or {}).get((layer - 1, unit), f"{value:.{digits}g}") if value else ""
-            nodes.append(Node(*_unit(model, layer, unit), place, bias))
+    first, nodes = np.cumsum([0, *sizes]).tolist(), []
+    for layer, unit in ((layer, unit) for layer, size in enumerate(sizes) for unit in range(size)):
+        place = (2.0 * layer, 2.0 * ((sizes[layer] - 1) / 2 - unit))
+        value = model.biases[layer - 1][unit] if layer else 0
+        bias = (biases or {}).get((layer - 1, unit), f"{value:.{digits}g}") if value else ""
+        nodes.append(Node(*_unit(model, layer, unit), place, bias))
     edges = [
         Edge(first[layer] + i, first[layer + 1] + j, float(w), _interval(float(w), delta, digits))
         for layer, weights in enumerate(model.weights)
@@ -129,24 +108,23 @@ def _interval(weight: float, delta: float | None, digits: int) -> str:
     return f"[{low:.{digits}g}, {high:.{digits}g}]"
 
 
-def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, Any]:
-    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
-    return plt.subplots(1, count, figsize=size, layout="constrained")  # type: ignore[no-any-return]
+def _title(ax: Axes, text: str) -> None:
+    ax.set_title(text, loc="left", fontsize=10)
 
 
-def _figure1() -> Figure:
-    figure, (left, right) = _panels(2, (9.5, 2.8))
+def _figure1() -> Any:
+    figure, (left, right) = new_figure(1, 2, figsize=(9.5, 2.8))
     model, delta = LEMMA_EXAMPLE.model(), float(LEMMA_EXAMPLE.delta)
     value, mean = float(LEMMA_EXAMPLE.value()), float(LEMMA_EXAMPLE.expectation())
     draw_network(model, left)
     draw_network(model, right, delta=delta)
-    left.set_title(f"(a) the model: output {value:g} at the counterfactual (1, 0.8)", loc="left", fontsize=10)
-    right.set_title(f"(b) shifted by up to {delta:g}: expected output {mean:g}", loc="left", fontsize=10)
+    _title(left, f"(a) the model: output {value:g} at the counterfactual (1, 0.8)")
+    _title(right, f"(b) shifted by up to {delta:g}: expected output {mean:g}")
     return figure
 
 
-def _figure2(results: Sequence[Mapping[str, Any]]) -> Figure:
-    figure, axes = _panels(3, (10, 2.6))
+def _figure2(results: Results) -> Any:
+    figure, axes = new_figure(1, 3, figsize=(10, 2.6))
     for ax, found in zip(axes, results, strict=True):
         ax.axvline(0.5, color="black", linestyle="--", linewidth=1.2)
         ax.plot([found["low"], found["high"]], [0.6, 0.6], color=ORANGE, linewidth=5, solid_capstyle="butt")
@@ -155,28 +133,27 @@ def _figure2(results: Sequence[Mapping[str, Any]]) -> Figure:
         ax.set(xlim=(-0.6, 1.4), ylim=(0, 1), yticks=[], xticks=[-0.5, 0, 0.5, 1])
         for side in ("left", "right", "top"):
             ax.spines[side].set_visible(False)
-        ax.set_title(f"({found['case']}) {SENTENCES[found['side']]}", loc="left", fontsize=10)
+        _title(ax, f"({found['case']}) {SENTENCES[found['side']]}")
         if found["side"] == "across":
             low, high = math.floor(100 * found["share"][0]), math.ceil(100 * found["share"][1])
             ax.text(0.02, 0.8, f"1: {low} to {high} % of them\n(confidence 0.999)", transform=ax.transAxes, fontsize=8)
-    axes[1].set_xlabel(
-        f"outputs of the models whose weights are shifted by up to {DELTA:g}; the bar is the model's own"
-    )
+    outputs = f"outputs of the models whose weights are shifted by up to {DELTA:g}"
+    axes[1].set_xlabel(f"{outputs}; the bar is the model's own")
     return figure
 
 
-def _appendix() -> Figure:
+def _appendix() -> Any:
     data = np.array([[0.2], [0.5], [0.6], [1.0]])
     family = UnboundedFamily.of(data)
-    figure, (left, right) = _panels(2, (10, 3.0))
+    figure, (left, right) = new_figure(1, 2, figsize=(10, 3.0))
     draw_network(family.model(), left, biases={(0, 0): "-(theta + tau)"})
-    left.set_title("theta is the largest number of the data; tau shifts the bias", loc="left", fontsize=10)
+    _title(left, "theta is the largest number of the data; tau shifts the bias")
     line = np.linspace(0, 3.2, 321)[:, None]
     for tau in (0.0, 0.5, 1.0, 1.5):
         model = family.model(tau)
         right.plot(line[:, 0], model.margin(line, 1) + model.threshold, linewidth=1.5, label=f"tau = {tau:g}")
     right.plot(data[:, 0], np.full(len(data), 0.5), "o", color="black", label="the data", zorder=4)
     right.set(ylim=(-0.03, 0.6), xlabel="x", ylabel="output")
-    right.set_title("Whatever tau is, the output is 1/2 on the data", loc="left", fontsize=10)
+    _title(right, "Whatever tau is, the output is 1/2 on the data")
     right.legend(frameon=False, fontsize=8, loc="lower left")
     return figure

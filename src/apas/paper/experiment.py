@@ -1,7 +1,4 @@
-"""The paper's experiments by name: units of work, tables and figures made of their results, and one page of them all.
-
-The page refers to no other file.
-"""
+"""The paper's experiments by name, what comes of running one, and one page of them all that refers to no other file."""
 
 from __future__ import annotations
 
@@ -13,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from apas._atomic import write_text
 from apas._sanitise import for_html
 from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
+from apas.paper import package_table, package_text
 from apas.paper.data_folder import DATASETS, dataset_path
 from apas.paper.store import (
     COMPUTING,
@@ -39,7 +37,7 @@ RESULTS = "results.sqlite"  # beside the tables: what was computed once, so that
 
 
 class Experiment(Protocol):
-    """A module that offers these three functions."""
+    """A module that offers these three functions; `left_out`, too, if a part cannot be run everywhere: a sentence."""
 
     def units(self, settings: Mapping[str, Any], /) -> list[Unit]:
         """The work; with ``settings["quick"]`` less of it."""
@@ -51,21 +49,13 @@ class Experiment(Protocol):
         """Write the figures into a folder, as PNG and SVG, and say which files they are."""
 
 
-@runtime_checkable
-class LeavesOut(Protocol):
-    """An experiment that may have to leave out a part, as where files of others are not there."""
-
-    def left_out(self) -> str:
-        """Which part and why, in one sentence; empty if all of it can be run."""
-
-
 @dataclass(frozen=True, eq=False)
 class ExperimentOutcome:
-    """What a run gave: tables, the files of tables and figures, why there are no figures, and what was left out."""
+    """What a run gave."""
 
     tables: dict[str, DataFrame]
-    files: tuple[Path, ...]
-    without_figures: str = ""
+    files: tuple[Path, ...]  # of tables and figures
+    without_figures: str = ""  # why there are none
     left_out: str = ""
 
 
@@ -76,29 +66,37 @@ def run_experiment(
     quick: bool = False,
     n_jobs: int = 1,
     label: str = "working",
+    finished: bool = False,
 ) -> ExperimentOutcome:
-    """Do what is not done yet, and write the tables and figures."""
-    from apas.models.base import offers  # numpy is not loaded to list the commands
-
+    """Do what is not done yet, unless only what is `finished` is wanted, and write the tables and figures."""
     place = Path(folder)
+    units, options = experiment.units({"quick": quick}), " --quick" * quick + " --finished" * finished
+    made = f"Made by `apas paper {label}{options}` with {made_with()}, on {os.cpu_count()} cores."
     with Store(place / RESULTS) as store:
-        results = run_units(experiment.units({"quick": quick}), store, n_jobs=n_jobs, label=label)
-    tables, files, command = experiment.tables(results), [], f"apas paper {label}{' --quick' if quick else ''}"
-    made = f"Made by `{command}` with {made_with()}, on {os.cpu_count()} cores."
+        if finished:
+            results = [result for result in map(store.finished, units) if result is not None]
+            made = f"Of {len(results)} finished units of {len(units)}, which may be of another version. {made}"
+        else:
+            results = run_units(units, store, n_jobs=n_jobs, label=label)
+    if not results:
+        raise InputError(f"{str(place)!r} must hold finished units of {label}, got none; run it without `--finished`.")
+    tables, files, without = experiment.tables(results), [], ""
     try:
         for name, table in tables.items():
             files += [place / f"{name}.csv", place / f"{name}.md"]
             write_text(files[-2], csv_text(table, index=False, float_format="%.6g"))
             write_text(files[-1], f"{markdown_table(table, digits=table.attrs.get('digits', 3))}\n\n{made}\n")
-        without = ""
         try:
             files += experiment.figures(results, place)
         except MissingExtra as missing:
             without = str(missing)
     except OSError as error:
         raise InputError(f"{str(place)!r} must be a folder to write to, got: {error.strerror or error}.") from None
-    left_out = experiment.left_out() if offers(experiment, LeavesOut) else ""
-    return ExperimentOutcome(tables, tuple(files), without, left_out)
+    return ExperimentOutcome(tables, tuple(files), without, getattr(experiment, "left_out", str)())
+
+
+def _command(name: str, quick: bool) -> str:
+    return f"apas paper {name}{' --quick' if quick else ''}"
 
 
 @dataclass(frozen=True)
@@ -111,43 +109,18 @@ class Entry:
 
     def load(self) -> Experiment:
         """Import the module."""
-        module: Any = import_module(f"apas.paper.{self.name}")
-        return module  # type: ignore[no-any-return]
+        return import_module(f"apas.paper.{self.name}")
 
 
-#: In the order in which they are run. A new experiment is a module and a line here.
-EXPERIMENTS: Final = (
-    Entry("drawings", "Figures 1, 2 and 3 and the network of the appendix, drawn from what computes with them", "0"),
-    Entry(
-        "toy",
-        "Section 7.1: the largest shift of a network with four weights, and Algorithm 3 level by level",
-        "0, 1, ... as often as its draws are repeated; the paper's own draws have its seed, 1",
-    ),
-    Entry(
-        "figure4",
-        "Figure 4 and Section 7.2: how far the model may shift, in the worst case and for most shifts",
-        "0, 1, ... as often as its draws are repeated; the paper's own draws, splits and networks have its seeds",
-    ),
-    Entry(
-        "table1",
-        "Table 1: counterfactuals of all methods, as published and corrected",
-        "those of its settings; as published, the parts, networks and inputs have the paper's",
-    ),
-    Entry(
-        "table2",
-        "Table 2: how far plausible shifts move the expected output, which naturally occurring ones leave alone",
-        "0 for splits and networks; a digest of dataset, draws, delta and number for each explanation's draws; "
-        "as published, the authors' 0",
-    ),
-    Entry("lemma", "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible", "0"),
-    Entry("hardness", "Theorem 1: formulas as networks, decided and compared with trying all assignments", "0"),
-)
-#: What is not in the paper, and so no part of its page.
-BEYOND: Final = (
-    Entry(
-        "league", "The league table: offers of all methods, judged by refits that none of them has seen", "0, 1 and 2"
-    ),
-)
+def _entries(page: str) -> tuple[Entry, ...]:
+    lines = package_table("experiments.csv")
+    return tuple(Entry(line["name"], line["title"], line["seeds"]) for line in lines if line["page"] == page)
+
+
+#: In the order in which they are run, and those that are no part of the paper's page. A new experiment is a module and
+#: a line of the table.
+EXPERIMENTS: Final = _entries("yes")
+BEYOND: Final = _entries("no")
 
 
 def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, ...]:
@@ -163,14 +136,6 @@ def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, 
 PAGE, MADE_WITH = "paper.html", "made-with.md"
 LIBRARIES = (*COMPUTING, "matplotlib", "torch")
 VALUES, LINES = 12, 100  # of the settings, values that are written out; of the tables, lines at each end
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }
-caption { text-align: left; font-weight: bold; padding-bottom: .3em; }
-th, td { border-bottom: 1px solid #ddd; padding: .2em .7em; text-align: left; font-weight: normal; }
-thead th { font-weight: bold; }
-img { max-width: 100%; display: block; margin: 1em 0; }
-"""
 #: A browser loads nothing for this page, whatever is in it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -185,8 +150,7 @@ class Section:
 
     def html(self, *, quick: bool) -> str:
         """The part of the page about it."""
-        command = f"apas paper {self.entry.name}{' --quick' if quick else ''}"
-        settings = "; ".join(f"{name}: {values}" for name, values in _settings(self.units).items())
+        command, settings = _command(self.entry.name, quick), _settings(self.units)
         seeds = f" Seeds: {self.entry.seeds}." if self.entry.seeds else ""
         work = f"{len(self.units)} units of work. Settings: {settings}.{seeds}"
         lines = [
@@ -198,10 +162,8 @@ class Section:
             if file.suffix == ".png":
                 content = base64.b64encode(file.read_bytes()).decode("ascii")
                 lines.append(f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">')
-        if self.outcome.without_figures:
-            lines.append(f"<p>No figures: {for_html(self.outcome.without_figures)}</p>")
-        if self.outcome.left_out:
-            lines.append(f"<p>Left out: {for_html(self.outcome.left_out)}</p>")
+        for what, why in (("No figures", self.outcome.without_figures), ("Left out", self.outcome.left_out)):
+            lines += [f"<p>{what}: {for_html(why)}</p>"] if why else []
         return "\n".join(lines)
 
 
@@ -209,7 +171,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     """Write the page of a run into a folder, and what it was made with as Markdown besides; each in one step."""
     import pandas as pd
 
-    command = f"apas paper all{' --quick' if quick else ''}"
+    command = _command("all", quick)
     links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
     versions = [
@@ -223,11 +185,8 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
     ]
     seeds = [(s.entry.name, len(s.units), s.entry.seeds) for s in sections]
-    digests = [
-        (name, file, hashlib.sha256(dataset_path(name).read_bytes()).hexdigest())
-        for name, file in DATASETS.items()
-        if name in read
-    ]
+    known = [(name, file) for name, file in DATASETS.items() if name in read]
+    digests = [(*about, hashlib.sha256(dataset_path(about[0]).read_bytes()).hexdigest()) for about in known]
     made_with = {
         "program and machine": pd.DataFrame(versions, columns=["what", "which"]),
         "seeds": pd.DataFrame(seeds, columns=["experiment", "units", "seeds"]),
@@ -241,7 +200,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     ]
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>The paper, reproduced</title><style>{_STYLE}</style>"
+        f"<title>The paper, reproduced</title><style>\n{package_text('page.css')}</style>"
     )
     body, path = "\n".join(parts), Path(folder) / PAGE
     try:
@@ -253,13 +212,11 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     return path
 
 
-def _settings(units: Iterable[Unit]) -> Mapping[str, str]:
+def _settings(units: Iterable[Unit]) -> str:
     """Each setting with the values that occur, which may have commas in them."""
     found: dict[str, dict[str, None]] = {}
     for unit in units:
         for name, value in unit.settings.items():
             found.setdefault(name, {})[str(value)] = None
-    return {
-        name: " | ".join(list(values)[:VALUES]) + (f" and {len(values) - VALUES} more" if len(values) > VALUES else "")
-        for name, values in found.items()
-    }
+    more = {name: f" and {len(values) - VALUES} more" if len(values) > VALUES else "" for name, values in found.items()}
+    return "; ".join(f"{name}: {' | '.join(list(values)[:VALUES])}{more[name]}" for name, values in found.items())

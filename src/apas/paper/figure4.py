@@ -4,55 +4,45 @@ On each dataset, 50 inputs are explained by MILP-R, whose explanations are prove
 largest delta of each explanation is asked for in several ways, and the network is retrained.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
-from apas._optional import require
 from apas._typing import Floats
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.sampling import Sampling
 from apas.display.plots import save_figure
 from apas.models.feedforward import FeedForward
+from apas.paper import Results, make_table, new_figure, package_table
 from apas.paper.datasets import TABLES, files_of
 from apas.paper.networks import Preparation, prepare
 from apas.paper.published import Loops, PublishedSampling, published_delta, published_loops
 from apas.paper.store import Unit, data_version
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-#: Methods in the order of the bars, with their colours.
-BARS: Final = {
-    "worst case": "#8a8a8a",
-    "paper search, its draws": "#c97b2e",
-    "paper search, own draws": "#e8c08f",
-    "rays, n = 1379": "#6fa8d6",
-    "rays, n = 20,000": "#1b4f7f",
-}
+#: Methods: the search of the test, the claim that its deltas carry, and the colour of its bar, if it has one.
+_METHODS: Final = package_table("figure4-methods.csv")
+METHODS: Final = {line["method"]: line["claim"] for line in _METHODS}
+BARS: Final = {line["method"]: line["colour"] for line in _METHODS if line["colour"]}
 WIDTH = 0.8 / len(BARS)
 
 
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+def figures(results: Results, folder: Path | str) -> list[Path]:
     """The mean deltas as bars."""
-    plt = require("matplotlib.pyplot", feature="Figure 4", extra="plot")
+    figure, ax = new_figure(feature="Figure 4", figsize=(10, 5))
     shifts = {r["dataset"]: f"{r['shift']:.2f}" for r in results if "vm1" in r}
     results = [r for r in results if "method" in r]
-    figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
     names = list(dict.fromkeys(r["dataset"] for r in results))
     for k, (method, colour) in enumerate(BARS.items()):
         shown = [r for r in results if r["method"] == method]
         places = [names.index(r["dataset"]) + (k - (len(BARS) - 1) / 2) * WIDTH for r in shown]
         means = [r["mean"] for r in shown]
-        below = [r["mean"] - r["least"] for r in shown]
-        above = [r["largest"] - r["mean"] for r in shown]
+        ends = [[r["mean"] - r["least"] for r in shown], [r["largest"] - r["mean"] for r in shown]]
         ax.bar(places, means, WIDTH * 0.92, color=colour, label=method)
-        ax.errorbar(places, means, [below, above], fmt="none", ecolor="black", elinewidth=0.8, capsize=2.5)
+        ax.errorbar(places, means, ends, fmt="none", ecolor="black", elinewidth=0.8, capsize=2.5)
         if method in ("worst case", "paper search, its draws"):
             theirs = [DELTAS[r["dataset"]][k] for r in shown]
             label = "as printed in the paper's notebooks" if k == 0 else None
@@ -65,27 +55,13 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Pa
     return save_figure(figure, folder, "figure4")
 
 
-#: The search of the test, and the claim that its deltas carry.
-METHODS: Final[Mapping[str, str]] = {
-    "worst case, as published": "every shift",
-    "worst case": "every shift",
-    "paper search, its draws": "99.4999 % of the shifts, confidence 0.999 per test only",
-    "paper search, own draws": "99.5 % of the shifts, confidence 0.999 per test only",
-    "rays, n = 1379": "99.5 % of the shifts, confidence 0.999",
-    "rays, n = 20,000": "99.5 % of the shifts, confidence 0.999",
-}
 #: Those whose draws are repeated with other seeds, and how often.
 RANDOM: Final = ("paper search, own draws", "rays, n = 1379", "rays, n = 20,000")
 REPETITIONS, FEW = 10, 2
 #: Mean deltas in the worst case and by sampling, as the authors' notebooks print them.
-DELTAS: Final[Mapping[str, tuple[float, float]]] = {
-    "diabetes": (0.108742, 0.274099),
-    "no2": (0.022575, 0.076827),
-    "sba": (0.109660, 0.317258),
-    "credit": (0.069975, 0.203909),
-}
+DELTAS: Final = {d["dataset"]: (float(d["worst"]), float(d["sampling"])) for d in package_table("figure4.csv")}
 #: The measured shift as the paper states it; it is the largest change of a first-layer weight.
-MEASURED: Final[Mapping[str, float]] = {"diabetes": 0.27, "no2": 0.07, "sba": 0.25, "credit": 1.28}
+MEASURED: Final = {line["dataset"]: float(line["measured"]) for line in package_table("figure4.csv")}
 MILP_R = "MILP-R"
 
 
@@ -104,10 +80,8 @@ def _make(dataset: str, data: str) -> tuple[Preparation, Loops]:
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """One piece of work per dataset and method, and one per dataset for what the explanations are worth."""
-    names = settings.get("datasets", tuple(TABLES))
-    times = FEW if settings.get("quick") else REPETITIONS
-    found = []
-    for name in names:
+    times, found = FEW if settings.get("quick") else REPETITIONS, []
+    for name in settings.get("datasets", tuple(TABLES)):
         found.append(Unit("figure4", explain, {"dataset": name}, files_of(name)))
         for method in METHODS:
             asked = {"dataset": name, "method": method, "repetitions": times if method in RANDOM else 1}
@@ -160,45 +134,17 @@ def _deltas(network: FeedForward, X: Floats, method: str, seed: int) -> Floats:
     return max_shift(network, X, target=1, method=sampler, search=search, rng=seed).deltas
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+def tables(results: Results) -> dict[str, pd.DataFrame]:
     """Deltas and validity, ours beside the paper's."""
-    import pandas as pd
-
-    deltas = pd.DataFrame([_line(r) for r in results if "method" in r])
-    validity = pd.DataFrame(
-        {
-            **{name: r[name] for name in ("dataset", "inputs", "different")},
-            "delta": _six(r["delta"]),
-            "first-layer shift": _six(r["published_shift"]),
-            "paper's delta_e": str(MEASURED[r["dataset"]]),
-            "shift of all parameters": _six(r["shift"]),
-            "VM1": r["vm1"],
-            "VM2": r["vm2"],
-            "paper's VM1 and VM2": 1.0,
-            "l1": _six(r["l1"]),
-        }
-        for r in results
-        if "vm1" in r
-    )
-    return {"figure4-deltas": deltas, "figure4-validity": validity}
-
-
-def _six(value: float) -> str:
-    return f"{value:.6f}"
+    validity = [{**r, "measured": MEASURED[r["dataset"]], "paper": 1.0} for r in results if "vm1" in r]
+    deltas = [_line(r) for r in results if "method" in r]
+    return {
+        "figure4-deltas": make_table("figure4-deltas", deltas),
+        "figure4-validity": make_table("figure4-validity", validity),
+    }
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:
-    method, means = result["method"], result["means"]
-    printed = DELTAS[result["dataset"]][0 if method.startswith("worst") else 1]
-    return {
-        "dataset": result["dataset"],
-        "method": method,
-        "claim": METHODS[method],
-        "mean": _six(result["mean"]),
-        "paper": _six(printed),
-        "ratio": result["mean"] / printed,
-        **{name: _six(result[name]) for name in ("deviation", "least", "largest")},
-        "seeds": len(means),
-        "least mean": _six(min(means)),
-        "largest mean": _six(max(means)),
-    }
+    means, paper = result["means"], DELTAS[result["dataset"]][0 if result["method"].startswith("worst") else 1]
+    compared = {"claim": METHODS[result["method"]], "paper": paper, "ratio": result["mean"] / paper}
+    return {**result, **compared, "seeds": len(means), "low": min(means), "high": max(means)}

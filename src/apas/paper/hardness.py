@@ -1,33 +1,35 @@
-"""Theorem 1 of the paper: formulas as networks, decided, and compared with trying all assignments.
-
-Each formula becomes a network, an input and a delta; then the paper's question is asked, whether two shifted models lie
-on different sides of 1/2. The answer must be "yes" exactly if some assignment makes the formula true. The paper's own
-construction stands beside ours: its lemmas, gadget by gadget, and what it says of small formulas.
-"""
+"""Theorem 1 of the paper: formulas as networks, decided by our construction and the paper's, and by all assignments."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 
-from apas._optional import require
 from apas.display.graphs import Edge, Node, draw_graph, weight_colour
 from apas.display.plots import new_axes, save_figure
+from apas.paper import Results, new_figure
 from apas.paper.store import Unit
 from apas.theory.formula import Formula
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
-from apas.theory.hardness import GadgetUnit, Reduction, clause_unit, discretizer_units, generating_unit, reduction
-from apas.theory.realizations import Answer, distinct_realizations
+from apas.theory.hardness import (
+    Answer,
+    GadgetUnit,
+    Reduction,
+    clause_unit,
+    discretizer_units,
+    distinct_realizations,
+    generating_unit,
+    reduction,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 #: Three variables and two clauses, as in the paper's example: the network that is drawn.
 EXAMPLE: Final = Formula(3, [[1, -2, 3], [-1, 2, -3]])
@@ -46,17 +48,16 @@ COMPARED, FEW_COMPARED = (1, 1, 1, 10), (1, 9, 90, 900)
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """All formulas with 3 variables and up to 3 clauses in parts, and random larger ones."""
     quick = bool(settings.get("quick"))
-    found = []
-    for clauses, step in enumerate(SPARSE if quick else PARTS):
-        for first in range(1 if quick else step):
-            found.append(Unit("hardness", decide_small, {"clauses": clauses, "first": first, "step": step}))
-    for variables, clauses in RANDOM:
-        asked = {"variables": variables, "clauses": clauses, "count": FEW if quick else COUNT, "seed": 0}
-        found.append(Unit("hardness", decide_random, asked))
-    for clauses, step in enumerate(FEW_COMPARED if quick else COMPARED):
-        for built in ("paper's", "ours"):
-            found.append(Unit("hardness", compare, {"construction": built, "clauses": clauses, "step": step}))
-    return [*found, *(Unit("hardness", check_lemmas, {"delta": delta}) for delta in DELTAS)]
+    parts = [(c, i, n) for c, n in enumerate(SPARSE if quick else PARTS) for i in range(1 if quick else n)]
+    both = [(b, c, n) for c, n in enumerate(FEW_COMPARED if quick else COMPARED) for b in ("paper's", "ours")]
+    count = FEW if quick else COUNT
+    asked: list[tuple[Callable[..., dict[str, Any]], dict[str, Any]]] = [
+        *((decide_small, {"clauses": c, "first": i, "step": n}) for c, i, n in parts),
+        *((decide_random, {"variables": v, "clauses": c, "count": count, "seed": 0}) for v, c in RANDOM),
+        *((compare, {"construction": b, "clauses": c, "step": n}) for b, c, n in both),
+        *((check_lemmas, {"delta": delta}) for delta in DELTAS),
+    ]
+    return [Unit("hardness", work, how) for work, how in asked]
 
 
 def small_formulas(clauses: int) -> Iterator[Formula]:
@@ -98,11 +99,9 @@ def compare(construction: str, clauses: int, step: int) -> dict[str, Any]:
 
 def check_lemmas(delta: str) -> dict[str, Any]:
     """What the paper says of its gadgets, and what is the case."""
-    rows = (
-        [c.gadget, c.statement, c.verdict, c.against_if, c.against_only_if, c.corrected]
-        for c in PaperGadgets(delta).lemmas()
-    )
-    return {"delta": delta, "lemmas": [[str(cell or "none") for cell in row] for row in rows]}
+    names = ("gadget", "statement", "verdict", "against_if", "against_only_if", "corrected")
+    checks = PaperGadgets(delta).lemmas()
+    return {"delta": delta, "lemmas": [[str(getattr(c, name) or "none") for name in names] for c in checks]}
 
 
 def _decide(formulas: Iterable[Formula], *, paper: bool = False) -> dict[str, Any]:
@@ -128,10 +127,8 @@ def _decide(formulas: Iterable[Formula], *, paper: bool = False) -> dict[str, An
     return {**counts, "seconds": sum(seconds), "longest": max(seconds), "tried": tried}
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
+def tables(results: Results) -> dict[str, pd.DataFrame]:
     """Answers and times by the numbers of variables and clauses; both constructions; and the paper's lemmas."""
-    import pandas as pd
-
     kinds: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for r in (r for r in results if "lemmas" not in r):
         kinds.setdefault((r.get("construction", ""), r["random"], r["variables"], r["clauses"]), []).append(r)
@@ -166,11 +163,10 @@ def _line(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+def figures(results: Results, folder: Path | str) -> list[Path]:
     """The gadgets, and the whole network of a formula."""
-    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
     gadgets = save_figure(draw_gadgets(), folder, "gadgets")
-    figure, ax = plt.subplots(figsize=(10, 6), layout="constrained")
+    figure, ax = new_figure(figsize=(10, 6))
     draw_reduction(reduction(EXAMPLE), ax)
     return gadgets + save_figure(figure, folder, "hardness-network")
 
@@ -178,27 +174,23 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Pa
 _LETTERS = ("chi", "p", "q", "t")
 
 
-def draw_gadgets() -> Figure:
+def draw_gadgets() -> Any:
     """Draw the five gadgets, each with what it does."""
-    plt = require("matplotlib.pyplot", feature="draw_gadgets", extra="plot")
-    figure, axes = plt.subplots(1, 5, figsize=(15, 3.6), layout="constrained")
+    figure, axes = new_figure(1, 5, feature="draw_gadgets", figsize=(15, 3.6))
     negated, clause, both = clause_unit([-1]), clause_unit([1, -2, 3]), discretizer_units(0)
+    chis = ["chi 1", "chi 2", "chi 3"]
     pictures: list[tuple[str, str, list[Node], list[Edge]]] = [
         ("Generating", "shifts move chi to any number\nfrom 0 to 1", *_units(["x"], [generating_unit()], ["chi"])),
         ("Discretizer", "p + q is 1 where chi is 0 or 1,\nless between", *_units(["chi"], both, ["p", "q"])),
         ("Negation", "not x is 1 - chi, so what is\nmissing to truth is chi", *_units(["chi"], [negated], ["t"])),
-        (
-            "Clause",
-            "x1 or not x2 or x3:\nt is 1 if none is true, else 0",
-            *_units(["chi 1", "chi 2", "chi 3"], [clause], ["t"]),
-        ),
+        ("Clause", "x1 or not x2 or x3:\nt is 1 if none is true, else 0", *_units(chis, [clause], ["t"])),
         ("Conjunction and end", "at or above 0 only if the assignment\nnearest to the chi breaks no clause", *_end()),
     ]
     for ax, (title, text, nodes, edges) in zip(axes, pictures, strict=True):
         draw_graph(ax, nodes, edges, labels=True)
         ax.set_title(title, loc="left", fontweight="bold")
         ax.text(0.5, -0.02, text, transform=ax.transAxes, ha="center", va="top", fontsize=9)
-    return figure  # type: ignore[no-any-return]
+    return figure
 
 
 def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
@@ -210,18 +202,16 @@ def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
     names = [["x"], chi, [*p, *q, *t], ["z"]]
     order = [[0], list(range(n)), [*(k for i in range(n) for k in (i, n + i)), *range(2 * n, len(names[2]))], [0]]
     nodes: list[Node] = []
-    where: list[dict[int, int]] = []
-    for layer, column in enumerate(names):
-        where.append({})
-        for rank, unit in enumerate(order[layer]):
-            kind = "input" if layer == 0 else "output" if layer == 3 else "relu"
+    where: dict[tuple[int, int], int] = {}
+    for layer, (column, units) in enumerate(zip(names, order, strict=True)):
+        kind, spacing = ("input", "relu", "relu", "output")[layer], max(1.0, (len(names[2]) - 1) / max(1, len(units)))
+        for rank, unit in enumerate(units):
             bias = "" if layer == 0 else f"{hard.model.biases[layer - 1][unit]:.4g}"
-            height = (len(order[layer]) - 1) / 2 - rank
-            spacing = max(1.0, (len(names[2]) - 1) / max(1, len(order[layer])))
-            where[layer][unit] = len(nodes)
-            nodes.append(Node(column[unit], kind, (3.4 * layer, spacing * height), bias))
+            where[layer, unit] = len(nodes)
+            place = (3.4 * layer, spacing * ((len(units) - 1) / 2 - rank))
+            nodes.append(Node(column[unit], kind, place, bias))
     edges = [
-        Edge(where[layer][i], where[layer + 1][j], float(w))
+        Edge(where[layer, i], where[layer + 1, j], float(w))
         for layer, weights in enumerate(hard.model.weights)
         for (i, j), w in np.ndenumerate(weights)
         if w or layer == 0

@@ -1,29 +1,20 @@
-"""Lemma 3 of the paper, both directions: plausible shifts need not be natural, and natural ones not plausible.
+"""Lemma 3 of the paper, both directions: plausible shifts need not be natural, and natural ones not plausible."""
 
-The expected output of the paper's 2-2-1 network is exact with relu units and numerical with tanh and sigmoid. The other
-direction is a family of networks whose shifts grow without bound while no output on the data changes.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
-from apas._optional import require
-from apas.display.numbers import at_most
 from apas.display.plots import save_figure
+from apas.paper import Results, make_table, new_figure
 from apas.paper.store import Unit
 from apas.shifts.distance import measure_shift
 from apas.theory.natural import is_naturally_occurring, lipschitz_bound
 from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
 DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")  # sizes of the shifts; the paper's is 3/10
@@ -54,8 +45,8 @@ def expected(activation: str, delta: str) -> dict[str, Any]:
         model = example.model(activation)
         output = float(model.margin(example.X, 1)[0]) + model.threshold
         (difference, change), exact = example.difference(activation), None
-    found = {"output": output, "difference": difference, "change": change, "exact": exact}
-    return {"activation": activation, "delta": delta, **found}
+    about = {"activation": activation, "delta": delta, "output": output}
+    return {**about, "difference": difference, "change": change, "exact": exact}
 
 
 def drawn(activation: str, draws: int) -> dict[str, Any]:
@@ -63,14 +54,8 @@ def drawn(activation: str, draws: int) -> dict[str, Any]:
     model, X = LEMMA_EXAMPLE.model(activation), LEMMA_EXAMPLE.X
     found = is_naturally_occurring(model, X, delta=float(LEMMA_EXAMPLE.delta), n_samples=draws, rng=0)
     row = {"mean": found.mean, "variance": found.variance, "p": found.p_values}
-    return {
-        "activation": activation,
-        "draws": draws,
-        **{name: value[0].item() for name, value in row.items()},
-        "verdict": found.verdict.name,
-        "confidence": found.confidence,
-        "lipschitz": found.lipschitz_shifted,
-    }
+    about = {"verdict": found.verdict.name, "confidence": found.confidence, "lipschitz": found.lipschitz_shifted}
+    return {"activation": activation, "draws": draws} | {name: v[0].item() for name, v in row.items()} | about
 
 
 def unbounded(shift: float) -> dict[str, Any]:
@@ -87,60 +72,30 @@ def unbounded(shift: float) -> dict[str, Any]:
     }
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
+def tables(results: Results) -> dict[str, pd.DataFrame]:
     """Expectations, what draws tell of them, and the family."""
-    import pandas as pd
-
-    expectations = pd.DataFrame([_line(r) for r in results if "exact" in r])
-    draws = pd.DataFrame(
-        {
-            "activation": r["activation"],
-            "delta": PAPER,
-            "draws": r["draws"],
-            "seed": 0,
-            "mean output": f"{r['mean']:.6f}",
-            "variance": f"{r['variance']:.4f}",
-            "p of the t-test": f"{r['p']:.2g}",
-            "verdict": r["verdict"],
-            "confidence": str(r["confidence"]),
-            "Lipschitz at most": "-" if r["lipschitz"] is None else at_most(r["lipschitz"]),
-        }
-        for r in results
-        if "verdict" in r
-    )
-    family = pd.DataFrame(
-        {
-            "shift of the bias": f"{r['shift']:g}",
-            "measured delta": f"{r['delta']:g}",
-            "rows": r["rows"],
-            "largest change of an output": f"{r['difference']:g}",
-            "Lipschitz at most": at_most(r["lipschitz"]),
-        }
-        for r in results
-        if "shift" in r
-    )
-    return {"lemma": expectations, "lemma-draws": draws, "lemma-unbounded": family}
-
-
-def _line(result: Mapping[str, Any]) -> dict[str, Any]:
-    output, difference, exact = result["output"], result["difference"], result["exact"]
-    # smaller ones are rounding, which depends on the processor
-    change = "less than 1e-12" if result["change"] < 1e-12 else f"{result['change']:.0e}"
+    draws = [{**r, "delta": PAPER, "seed": 0} for r in results if "verdict" in r]
     return {
-        **{name: result[name] for name in ("activation", "delta")},
-        "output": f"{output:.6f}",
-        "expected output": f"{output + difference:.6f}",
-        "difference": f"{difference:.6f}",
-        "as a fraction": exact or "-",
-        "paper": "> 0.52" if result["activation"] == "relu" and result["delta"] == PAPER else "-",
-        "how": "exact" if exact else f"quadrature, half the nodes change it by {change}",
+        "lemma": make_table("lemma", [_line(r) for r in results if "exact" in r]),
+        "lemma-draws": make_table("lemma-draws", draws),
+        "lemma-unbounded": make_table("lemma-unbounded", [r for r in results if "shift" in r]),
     }
 
 
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+def _line(result: Mapping[str, Any]) -> dict[str, Any]:
+    # smaller ones are rounding, which depends on the processor
+    change = "less than 1e-12" if result["change"] < 1e-12 else f"{result['change']:.0e}"
+    return {
+        **result,
+        "mean": result["output"] + result["difference"],
+        "paper": "> 0.52" if result["activation"] == "relu" and result["delta"] == PAPER else "-",
+        "how": "exact" if result["exact"] else f"quadrature, half the nodes change it by {change}",
+    }
+
+
+def figures(results: Results, folder: Path | str) -> list[Path]:
     """How far the expected output is from the output, against delta."""
-    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
-    figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
+    figure, ax = new_figure(figsize=(6, 3.2))
     ax.axhline(0.0, color="grey", linewidth=0.8)
     for name in ACTIVATIONS:
         found = [r for r in results if "exact" in r and r["activation"] == name]

@@ -1,27 +1,19 @@
 """The networks of the paper's Section 7, how far retraining moves them, and the 50 inputs that are explained.
 
-The published inputs were drawn with replacement from the rows that the network puts into class 0, and of the drawn ones
-only those were kept whose own class 0 survives every shift up to delta. So of 50 inputs 29 to 43 differ, and rows near
-the boundary, which are the easiest to explain, are left out.
-
-The base network M is trained on 80 % of D1. "Retrained" means one more pass over data of D2, with the optimiser's state
-carried over and without D1. The shift that explanations are made for is the largest change of any weight or bias in
-five such passes over a part of D2, the part being drawn with replacement.
-
-Refits are networks trained from scratch on bootstrap samples, many at once: a hundred small networks take hardly longer
-than one, since most of the time of one goes into calling small operations.
+"Retrained" means one more pass over data of D2, with the optimiser's state carried over and without D1. Refits are
+networks trained from scratch on bootstrap samples, many at once.
 """
-
-from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit
 
 from apas._typing import Floats, Integers
@@ -30,9 +22,6 @@ from apas.certification.api import certify
 from apas.models.feedforward import FeedForward
 from apas.paper.datasets import Part, Tables, read_tables
 from apas.shifts.distance import estimate_delta, measure_shift
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 INPUTS = 50  # how many inputs are explained
 
@@ -49,6 +38,7 @@ def certified_inputs(
     network: FeedForward, X: Floats, delta: float, *, most: int, seed: int, count: int = INPUTS
 ) -> Chosen:
     """Rows of class 0 as published: the first of those drawn with replacement that keep it under every shift."""
+    # so of 50 inputs 29 to 43 differ, and rows near the boundary, which are the easiest to explain, are left out
     class_0 = np.flatnonzero(network.margin(X, 1) < 0)
     drawn = class_0[np.random.RandomState(seed).choice(len(class_0), min(len(class_0), most))]
     certified = certify(network, X[drawn], delta, target=0, method="interval").certified
@@ -70,9 +60,9 @@ INPUT_SEED = 1  # the seed of drawing the inputs that are explained
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the network of a dataset is trained and its inputs are drawn."""
+    """How the network of a dataset, with one hidden layer, is trained and its inputs are drawn."""
 
-    hidden: int  # units of the one hidden layer
+    hidden: int
     learning_rate: float
     batch: int
     epochs: int  # at most; training stops long before
@@ -165,17 +155,11 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     ----------
     name : {"diabetes", "no2", "sba", "credit"}
     aligned : bool, default False
-        Whether to put right the rows of credit's D2: see `read_tables`. Base network, inputs and the first six decimals
-        of `delta` are the same either way.
+        Whether to put right the rows of credit's D2: see `read_tables`.
     seed : int, optional
         Of everything that is drawn: D1, its split, training, parts of D2, inputs. As published each has its own.
     distinct : bool, default False
         Whether the inputs are different rows of class 0, drawn without replacement, certified or not.
-
-    Returns
-    -------
-    Preparation
-        Within two seconds; nothing is stored.
 
     Examples
     --------
@@ -198,9 +182,9 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     # one more pass over D2, with the optimiser's state carried over
     passed = copy.deepcopy(estimator).partial_fit(d2.X, d2.y)
     farthest, delta_max = _most_shifted(estimator, d2, rounds)
-    options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
     networks = network, _network(passed, tables), _network(farthest, tables)
-    chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
+    choose = distinct_inputs if distinct else partial(certified_inputs, most=recipe.most_inputs)
+    chosen = choose(network, d1.X, delta, seed=drawing)
     return Preparation(tables, training, testing, estimator, *networks, delta, delta_max, **chosen._asdict())
 
 
@@ -227,13 +211,7 @@ CLIP: Final = float(np.finfo(np.float64).eps)  # probabilities are kept so far f
 
 
 def fit_together(
-    recipe: Recipe,
-    X: Floats,
-    y: Integers,
-    rows: Integers,
-    *,
-    seeds: Sequence[int],
-    feature_names: Sequence[str] | None = None,
+    recipe: Recipe, X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: Any = None
 ) -> list[FeedForward]:
     """Train one network per line of `rows` as `fit` would on these rows."""
     states = [np.random.RandomState(seed) for seed in seeds]
@@ -257,13 +235,12 @@ def fit_together(
 
 
 def _start(state: np.random.RandomState, inputs: int, hidden: int) -> Floats:
-    """Parameters before training, in scikit-learn's order: weights and biases layer by layer, then weights first."""
-    weights, biases = [], []
+    """Parameters before training, drawn in scikit-learn's order: weights and biases layer by layer; weights first."""
+    drawn = []
     for size_in, size_out in ((inputs, hidden), (hidden, 1)):
         bound = np.sqrt(6.0 / (size_in + size_out))
-        weights.append(state.uniform(-bound, bound, (size_in, size_out)).ravel())
-        biases.append(state.uniform(-bound, bound, size_out))
-    return np.concatenate([*weights, *biases])
+        drawn += [state.uniform(-bound, bound, size) for size in (size_in * size_out, size_out)]
+    return np.concatenate([*drawn[::2], *drawn[1::2]])
 
 
 class _Training:
@@ -315,7 +292,7 @@ class _Training:
         return np.asarray(total / order.shape[1])
 
 
-TOGETHER = 100  # networks that are trained together
+TOGETHER = 100  # so many small networks take hardly longer than one, most of whose time goes into calls
 
 
 def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[FeedForward]:
@@ -324,8 +301,8 @@ def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> lis
     y = np.concatenate([preparation.d1.y, preparation.d2.y]).astype(np.int64)
     rng = np.random.default_rng([seed, len(X)])
     networks: list[FeedForward] = []
+    names = preparation.tables.inputs
     while (size := min(TOGETHER, count - len(networks))) > 0:
         rows, seeds = rng.integers(0, len(X), (size, len(X))), rng.integers(0, 2**31, size).tolist()
-        names = preparation.tables.inputs
         networks += fit_together(RECIPES[preparation.name], X, y, rows, seeds=seeds, feature_names=names)
     return networks

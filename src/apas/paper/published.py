@@ -1,9 +1,7 @@
 """The paper's own procedures as its programs ran them: the search for delta, the sampling test, and its competitors.
 
-`apas.max_shift(search="paper")` is the same search with draws of our own, fresh for each test.
-
-`apas.generate` returns certified rows or none. The published loops return a row in any case: the plain ones the first,
-the robust ones ("-R") the one with the best certified bound, certified or not. So they are driven here by hand.
+The published loops return a row in any case: the plain ones the first, the robust ones ("-R") the one with the best
+certified bound, certified or not.
 """
 
 from __future__ import annotations
@@ -13,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
+import pandas as pd
 
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
@@ -23,7 +22,7 @@ from apas._validation import check_integer, check_probability
 from apas.certification.api import certify
 from apas.certification.certificate import BoundEvidence, Certificate, KeptShift
 from apas.certification.claims import Most, Verdict
-from apas.certification.max_shift.confirm import PUBLISHED, double_and_bisect
+from apas.certification.max_shift.grid import PUBLISHED, double_and_bisect
 from apas.certification.question import Method, Question
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.smooth_problem import Level
@@ -40,9 +39,6 @@ from apas.shifts.box_rounding import inside_box
 from apas.shifts.linf import LinfShifts
 from apas.shifts.selection import placed
 from apas.stats import coverage_lower
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 LAST = 1e6  # nothing passes for ever: the search ends here
 
@@ -61,8 +57,7 @@ def published_delta(
     return double_and_bisect(passes, len(X), LAST, PUBLISHED)
 
 
-#: Draws looked at together; and how many numbers are kept for the next call at most (128 MiB).
-BLOCK, KEPT = 1024, 1 << 24
+BLOCK, KEPT = 1024, 1 << 24  # draws looked at together; how many numbers are kept for the next call at most (128 MiB)
 DECIMALS = 6  # decimals of the coverage that a test without failures shows, rounded down
 _PER_TEST = "as published, the confidence holds for this test by itself, not for a row that such tests have chosen"
 
@@ -86,8 +81,7 @@ class PublishedSampling:
     """Decide by drawing shifts until one fails, with the same draws in every test.
 
     For comparison with the paper; to certify, use `apas.Sampling`. The draws come from NumPy's `RandomState`, seeded
-    anew for each test: model by model, each parameter in the order of `Model.parameters` (of a dense network layer
-    by layer, weights before biases), uniform on the box.
+    anew for each test: model by model, each parameter in the order of `Model.parameters`, uniform on the box.
 
     Parameters
     ----------
@@ -99,10 +93,9 @@ class PublishedSampling:
 
     Notes
     -----
-    No allowance is made for the search. The confidence holds for a row that was chosen without looking at these draws.
-    A row that came out of a loop which tries candidates until one passes was chosen by looking at them, and no
-    confidence is known for it; claims and reasons say so. A row that fails is `UNKNOWN`, since one failing shift does
-    not refute a claim about most of them; the shift is kept as witness.
+    No allowance is made for the search: the confidence holds for a row that was chosen without looking at these draws.
+    For one that came out of a loop which tries candidates until one passes no confidence is known; claims and reasons
+    say so. A row that fails is `UNKNOWN`, since one failing shift does not refute a claim about most of them.
 
     Examples
     --------
@@ -111,8 +104,6 @@ class PublishedSampling:
     >>> found = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, method=PublishedSampling(n_samples=1378))
     >>> found.certified.tolist(), found[0].claim.coverage
     ([True, False], 0.994999)
-    >>> found[1].reason
-    'draw number 2 of 1378 failed'
     """
 
     n_samples: int = 10_000
@@ -120,10 +111,10 @@ class PublishedSampling:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        owner = "PublishedSampling"
-        object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", owner, least=1))
-        object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", owner))
-        object.__setattr__(self, "seed", check_integer(self.seed, "seed", owner, least=0))
+        object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", type(self).__name__))
+        for name, least in (("n_samples", 1), ("seed", 0)):
+            value = check_integer(getattr(self, name), name, type(self).__name__, least=least)
+            object.__setattr__(self, name, value)
 
     def claim(self, question: Question) -> Most:
         """What the method will speak about: each test by itself, whatever the number of tries."""
@@ -136,10 +127,8 @@ class PublishedSampling:
         """None in boxes of shifts, else why not."""
         if question.shifts.to_dict().get("kind") == "linf":  # whose draws these are
             return None
-        return (
-            "PublishedSampling draws from boxes of shifts only, as the paper did; "
-            f"use Sampling for {type(question.shifts).__name__}."
-        )
+        name = type(question.shifts).__name__
+        return f"PublishedSampling draws from boxes of shifts only, as the paper did; use Sampling for {name}."
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Test all rows on the same draws; the stream is not used."""
@@ -161,19 +150,16 @@ class PublishedSampling:
             active = active[~failed.any(axis=0)]
             if not len(active):
                 break
-        claim = self.claim(question)
-        return [self._certificate(question, i, claim, int(first[i]), witnesses.get(i)) for i in range(len(question))]
-
-    def _certificate(
-        self, question: Question, i: int, claim: Most, first: int, witness: KeptShift | None
-    ) -> Certificate:
-        failed = first < self.n_samples
-        verdict, reason = Verdict.UNKNOWN, f"draw number {first + 1} of {self.n_samples} failed"
-        if not failed:
-            verdict, reason = Verdict.CERTIFIED, f"none of {self.n_samples} draws failed; {_PER_TEST}"
-        evidence, delta = PublishedEvidence(self.seed, self.n_samples, first + failed, int(failed)), question.delta[i]
-        name = type(self).__name__.lower()
-        return Certificate(claim, verdict, float(delta), question.target[i], name, evidence, reason, witness)
+        claim, name, found = self.claim(question), type(self).__name__.lower(), []
+        for i, place in enumerate(first.tolist()):
+            failed = place < self.n_samples
+            verdict, reason = Verdict.UNKNOWN, f"draw number {place + 1} of {self.n_samples} failed"
+            if not failed:
+                verdict, reason = Verdict.CERTIFIED, f"none of {self.n_samples} draws failed; {_PER_TEST}"
+            evidence = PublishedEvidence(self.seed, self.n_samples, place + failed, int(failed))
+            about = float(question.delta[i]), question.target[i], name, evidence, reason, witnesses.get(i)
+            found.append(Certificate(claim, verdict, *about))
+        return found
 
 
 def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, Floats]]:
@@ -278,7 +264,7 @@ class BaselineRun:
     evaluation: Evaluation  # VM1, VM2, l1, l0, lof and delta-validity
     seconds: float  # processor time of the search; inputs that occur several times are searched for once
 
-    def summary(self) -> Series[float]:
+    def summary(self) -> pd.Series[float]:
         """Shares and means as in the paper's table, and the seconds."""
         found = self.evaluation.summary()
         found["seconds"] = self.seconds
@@ -312,11 +298,7 @@ def run_baseline(
     retrained : sequence of models, optional
         The networks that VM2 is measured on; `later_network` unless given.
     method : str, optional
-        What to call it; the name of the source unless given.
-
-    Returns
-    -------
-    BaselineRun
+        What to call it.
 
     Examples
     --------
@@ -326,9 +308,8 @@ def run_baseline(
     apas.errors.InputError: `preparation` must be what apas.experiments.prepare gives, got NoneType.
     """
     if not isinstance(preparation, Preparation):
-        raise InputError(
-            f"`preparation` must be what apas.experiments.prepare gives, got {type(preparation).__name__}."
-        )
+        got = type(preparation).__name__
+        raise InputError(f"`preparation` must be what apas.experiments.prepare gives, got {got}.")
     if robust and not isinstance(source, Levelled):
         raise InputError(f"`source` must have levels for a robust loop, as Wachter and Prototype have, got {source!r}.")
     X, space = preparation.raw_inputs, preparation.tables.space
@@ -338,10 +319,8 @@ def run_baseline(
     rows, places = np.unique(space.numbers(X), axis=0, return_inverse=True)
     searches = [Search(task, i, row, WANTED) for i, row in enumerate(rows)]
     began = time.process_time()
-    if robust and isinstance(source, Levelled):
-        found = np.stack([_best(preparation, source, search) for search in searches])
-    else:
-        found = np.stack([_first(source, search) for search in searches])
+    levelled = source if robust and isinstance(source, Levelled) else None
+    found = np.stack([_best(preparation, levelled, s) if levelled else _first(source, s) for s in searches])
     seconds = time.process_time() - began
     name = type(source).__name__ if method is None else method
     later = [later_network(preparation)] if retrained is None else list(retrained)
@@ -365,9 +344,8 @@ def _best(preparation: Preparation, source: Levelled, search: Search) -> Floats:
     for level in source.levels(search):
         if not len(level.points):
             continue
-        proved = certify(
-            preparation.network, search.task.encoded(level.points), preparation.delta, target=WANTED, method="interval"
-        )
+        X = search.task.encoded(level.points)
+        proved = certify(preparation.network, X, preparation.delta, target=WANTED, method="interval")
         for point, answer in zip(level.points, proved, strict=True):
             bound = answer.evidence.bound if isinstance(answer.evidence, BoundEvidence) else None
             if np.isnan(found).any() or (bound is not None and bound > best):
@@ -385,11 +363,6 @@ def run_recourse(preparation: Preparation, source: Roar, *, seed: int = 0) -> Fl
     return np.array([source.recourse(Search(task, i, row, WANTED)) for i, row in enumerate(rows)])
 
 
-def baseline_table(runs: Sequence[BaselineRun]) -> DataFrame:
+def baseline_table(runs: Sequence[BaselineRun]) -> pd.DataFrame:
     """One line per run: dataset, method, and the summary."""
-    import pandas as pd
-
-    table = pd.DataFrame([run.summary() for run in runs])
-    table.insert(0, "method", [run.method for run in runs])
-    table.insert(0, "dataset", [run.name for run in runs])
-    return table
+    return pd.DataFrame([{"dataset": run.name, "method": run.method, **run.summary()} for run in runs])

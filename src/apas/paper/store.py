@@ -1,9 +1,4 @@
-"""Finished work in one SQLite file: what was computed once is not computed again.
-
-A unit of work is known by its key: the experiment, its settings, the bytes of the data it reads, the code, the
-libraries that it computes with, and the processor, whose kind decides in which order they add up. So a run that was
-ended at any moment goes on where it was, and no result outlives what it came from.
-"""
+"""Finished work in one SQLite file: what was computed once is not computed again, unless what it is made of changed."""
 
 from __future__ import annotations
 
@@ -29,8 +24,7 @@ from apas.paper.data_folder import data_folder, data_from, dataset_path
 
 _TABLE = """create table if not exists results (key text primary key, experiment text not null,
     settings text not null, result text not null, seconds real not null) without rowid"""
-#: "apar" in ASCII: marks a file of results, so that nothing is written into other databases, our ledgers included.
-APPLICATION = 0x61706172
+APPLICATION = 0x61706172  # "apar" in ASCII marks a file of results: nothing is written into other databases
 PATIENCE = 60.0  # seconds to wait for another run that writes to the same file
 COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")  # libraries whose version may change a result
 
@@ -74,9 +68,9 @@ def blas() -> str:
 @cache
 def made_with() -> str:
     """The code, Python, the libraries that compute, and the processor: whatever may change a digit of a result."""
-    libraries = (f"{name} {library_version(name)}" for name in COMPUTING)
-    machine = (f"BLAS {blas()}", f"processor {processor()}")
-    return ", ".join([f"apas {code_version()}", f"Python {platform.python_version()}", *libraries, *machine])
+    parts = [("apas", code_version()), ("Python", platform.python_version())]
+    parts += [(name, library_version(name)) for name in COMPUTING]
+    return ", ".join(" ".join(part) for part in [*parts, ("BLAS", blas()), ("processor", processor())])
 
 
 def source_digest(root: Path) -> str:
@@ -128,14 +122,13 @@ class Store(AbstractContextManager["Store"]):
 
     def _prepare(self) -> None:
         """Make the table in an empty file; what is neither empty nor ours is left as it is."""
-        tables, known = (  # in this order: whoever has made the table has marked the file
-            self._base.execute(query).fetchone()[0]
-            for query in ("select count(*) from sqlite_master", "pragma application_id")
-        )
+        count = "select count(*) from sqlite_master"
+        # in this order: whoever has made the table has marked the file
+        tables, known = (self._number(query) for query in (count, "pragma application_id"))
         if known != APPLICATION and (known or tables):
             raise sqlite3.DatabaseError("another program's database")
-        made = "select count(*) from sqlite_master where type in ('view', 'trigger')"
-        if self._base.execute(made).fetchone()[0]:  # whose answers could be anything, or take forever
+        # their answers could be anything, or take forever
+        if self._number(f"{count} where type in ('view', 'trigger')"):
             raise sqlite3.DatabaseError("a database with views or triggers")
         if not tables:  # with the lock, since another run may do the same: all of it is there, or nothing
             self._base.execute("begin immediate")
@@ -143,11 +136,12 @@ class Store(AbstractContextManager["Store"]):
             self._base.execute(f"pragma application_id = {APPLICATION}")
             self._base.execute("commit")
 
+    def _number(self, query: str) -> int:
+        return int(self._base.execute(query).fetchone()[0])
+
     def _refusal(self, error: Exception) -> InputError:
-        why = (error.strerror if isinstance(error, OSError) else None) or error
-        return InputError(
-            f"{str(self.path)!r} must be a file of results of `apas paper` or a new one, got {why}; name another."
-        )
+        why, wanted = getattr(error, "strerror", None) or error, "a file of results of `apas paper` or a new one"
+        return InputError(f"{str(self.path)!r} must be {wanted}, got {why}; name another.")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -174,9 +168,21 @@ class Store(AbstractContextManager["Store"]):
         with self._reading():
             self._base.execute("insert or replace into results values (?, ?, ?, ?, ?)", values)
 
+    def finished(self, unit: Unit) -> dict[str, Any] | None:
+        """The result of a unit, whatever version and data it was computed with; None if it is not done."""
+        with self._reading():
+            query = "select result from results where experiment = ? and settings = ?"
+            rows = self._base.execute(query, (unit.experiment, json.dumps(dict(unit.settings), sort_keys=True)))
+            found = [dict(json.loads(text)) for (text,) in rows]
+        if len(found) > 1:
+            twice = f"once, but more than one version has computed {dict(unit.settings)}"
+            wanted = f"hold a unit of {unit.experiment} {twice}"
+            raise InputError(f"{str(self.path)!r} must {wanted}; give a folder of one version.")
+        return found[0] if found else None
+
     def __len__(self) -> int:
         with self._reading():
-            return int(self._base.execute("select count(*) from results").fetchone()[0])
+            return self._number("select count(*) from results")
 
     def close(self) -> None:
         """Close the file."""
@@ -217,8 +223,8 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
             store.put(key, unit.experiment, unit.settings, result, seconds=seconds)
             progress.advance(sum(key == other for other, _ in asked))
     found = [store.get(key) for key, _ in asked]
-    assert all(result is not None for result in found)
-    return [result for result in found if result is not None]
+    assert None not in found
+    return found  # type: ignore[return-value]
 
 
 def _do(key: str, unit: Unit, folder: Path | None) -> tuple[str, dict[str, Any], float]:

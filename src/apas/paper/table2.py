@@ -1,19 +1,10 @@
 """Table 2 of the paper (appendix): whether plausible shifts leave expected outputs alone, as natural ones do.
 
-Three tables are min-max scaled over all their rows and cut into 80 % and 20 %. The explanation of a test row is the
-nearest test row that the *network* puts into the other class, so that it does change the prediction; in the published
-experiment the class was that of the label, and none of the ten explanations of spam changed it.
-
-For each explanation, networks are drawn whose weights and biases all move by at most delta, every time from the network
-itself. Asked are the average change of the output, and whether a t-test rejects that the expected output is the
-original one.
-
-Where the authors' networks and logs are at hand, their run is made again too, draw by draw, with the weights that drift
-from input to input; and then changed into ours, one cause after the other, so that the changes add up to the difference
-between the printed table and ours.
+The explanation of a test row is the nearest test row that the *network* puts into the other class; in the published
+experiment the class was that of the label. For each, networks are drawn whose weights and biases all move by at most
+delta. Where the authors' networks and logs are at hand, their run is made again too, draw by draw, with the weights
+that drift from input to input; and then changed into ours, one cause after the other.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -21,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from apas._optional import require
 from apas._typing import Floats, Indices, Integers
 from apas.counterfactuals.api import generate
 from apas.counterfactuals.space.feature import Feature
@@ -36,19 +26,17 @@ from apas.counterfactuals.space.space import FeatureSpace
 from apas.display.plots import save_figure
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
+from apas.paper import Results, new_figure, package_table
 from apas.paper.data_folder import data_folder, dataset_path, oracle_path, reading
 from apas.paper.datasets import LABEL, credit_space, old_credit
 from apas.paper.store import Unit, data_version
 from apas.theory import is_naturally_occurring
 from apas.theory.natural import Moments, t_test
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 HIDDEN, RATE, BATCH, SEED = (20, 10), 0.01, 32, 0
 #: Passes over the training rows. The published networks had ten; on the 800 rows of credit these are 250 steps, after
 #: which nearly every row is in one class and there is next to nothing to explain.
-EPOCHS: Final[Mapping[str, int]] = MappingProxyType({"credit": 100, "spam": 10, "news": 10})
+EPOCHS: Final = {"credit": 100, "spam": 10, "news": 10}
 INPUTS = 10  # how many rows are explained: the first of the test part
 SHARES = 1400  # news with more shares than this, the median, are popular
 
@@ -68,7 +56,7 @@ class ExplainedNetwork:
 
 
 def scaled(values: ArrayLike) -> Floats:
-    """Columns scaled by their least and largest value; one that holds a single value becomes 0."""
+    """Columns scaled by their least and largest value over all rows; one that holds a single value becomes 0."""
     X = np.asarray(values, dtype=np.float64)
     low, high = X.min(axis=0), X.max(axis=0)
     return np.asarray((X - low) / np.where(high > low, high - low, 1.0))
@@ -80,8 +68,6 @@ def _credit() -> tuple[Floats, Integers]:
 
 
 def _spam_or_news(name: str) -> tuple[Floats, Integers]:
-    import pandas as pd
-
     frame = pd.read_csv(dataset_path(name), skipinitialspace=name == "news").dropna()
     if name == "spam":
         return scaled(frame.drop(columns="Outcome")), frame["Outcome"].to_numpy(dtype=np.int64)
@@ -90,9 +76,10 @@ def _spam_or_news(name: str) -> tuple[Floats, Integers]:
 
 
 #: What reads each table; credit is coded as in the paper's Section 7.
-READERS: Final[Mapping[str, Callable[[], tuple[Floats, Integers]]]] = MappingProxyType(
-    {"credit": _credit, "spam": partial(_spam_or_news, "spam"), "news": partial(_spam_or_news, "news")}
-)
+READERS: Final[dict[str, Callable[[], tuple[Floats, Integers]]]] = {
+    "credit": _credit,
+    **{name: partial(_spam_or_news, name) for name in ("spam", "news")},
+}
 
 
 def network(X: Floats, y: Integers, *, epochs: int, seed: int = SEED) -> FeedForward:
@@ -111,11 +98,9 @@ def nearest_other(model: FeedForward, X: Floats, rows: int = INPUTS) -> Floats:
     ones = model.margin(X, 1) >= 0
     if ones.all() or not ones.any():
         raise InputError("the network must put rows into both classes to have explanations; train it for longer.")
-    found = []
-    for row, one in zip(X[:rows], ones, strict=False):
-        others = X[ones != one]
-        found.append(others[((others - row) ** 2).sum(axis=1).argmin()])
-    return np.array(found)
+    others = {one: X[ones != one] for one in (True, False)}
+    pairs = ((row, others[bool(one)]) for row, one in zip(X[:rows], ones, strict=False))
+    return np.array([other[((other - row) ** 2).sum(axis=1).argmin()] for row, other in pairs])
 
 
 def explained(dataset: str) -> ExplainedNetwork:
@@ -133,31 +118,17 @@ def _explained(dataset: str, version: str) -> ExplainedNetwork:
     model = network(X[training], y[training], epochs=EPOCHS[dataset])
     ones = model.margin(X[testing], 1) >= 0
     share = float(y[testing].mean())
-    return ExplainedNetwork(
-        network=model,
-        tests=X[testing],
-        inputs=X[testing][:INPUTS],
-        points=nearest_other(model, X[testing]),
-        rows=len(y),
-        accuracy=float((ones == y[testing]).mean()),
-        majority=max(share, 1 - share),
-        ones=float(ones.mean()),
-    )
+    points, accuracy = nearest_other(model, X[testing]), float((ones == y[testing]).mean())
+    facts = len(y), accuracy, max(share, 1 - share), float(ones.mean())
+    return ExplainedNetwork(model, X[testing], X[testing][:INPUTS], points, *facts)
 
 
 DRAWS, DELTAS, LEVEL = (1000, 10_000), (0.05, 0.1, 0.2, 0.3), 0.05
-_PAPER = {
-    ("credit", 1000): ((0.008, 0.9), (0.017, 1.0), (0.046, 1.0), (0.110, 1.0)),
-    ("credit", 10_000): ((0.022, 0.9), (0.047, 1.0), (0.086, 1.0), (0.140, 0.9)),
-    ("spam", 1000): ((0.018, 0.5), (0.034, 1.0), (0.0748, 0.9), (0.121, 1.0)),
-    ("spam", 10_000): ((0.017, 0.7), (0.035, 1.0), (0.064, 1.0), (0.087, 1.0)),
-    ("news", 1000): ((0.034, 0.7), (0.064, 0.8), (0.127, 0.9), (0.207, 0.9)),
-    ("news", 10_000): ((0.033, 0.8), (0.063, 1.0), (0.141, 1.0), (0.173, 1.0)),
-}
 #: The paper's table: average difference and share of rejected tests by dataset, number of draws and delta.
-PAPER: Final[Mapping[tuple[str, int, float], tuple[float, float]]] = MappingProxyType(
-    {(*key, delta): pair for key, pairs in _PAPER.items() for delta, pair in zip(DELTAS, pairs, strict=True)}
-)
+PAPER: Final = {
+    (line["dataset"], int(line["draws"]), float(line["delta"])): (float(line["difference"]), float(line["rejected"]))
+    for line in package_table("table2.csv")
+}
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
@@ -187,46 +158,28 @@ def left_out() -> str:
 def unit(dataset: str, draws: int, delta: float) -> dict[str, Any]:
     """The explanations of a dataset under so many shifts of a size."""
     found = explained(dataset)
-    facts = {
-        "rows": found.rows,
-        "features": found.network.n_features,
-        "epochs": EPOCHS[dataset],
-        **{name: getattr(found, name) for name in ("accuracy", "majority", "ones")},
-        "explanations": len(found.points),
-        "different": len(np.unique(found.points, axis=0)),
-    }
-    seeds = [_seed(dataset, draws, delta, i) for i in range(len(found.points))]
-    return {
-        "dataset": dataset,
-        "draws": draws,
-        "delta": delta,
-        "network": facts,
-        **measured(found.network, found.points, draws, delta, seeds),
-    }
-
-
-def _seed(*words: object) -> int:
-    """A seed of its own for every explanation of every unit."""
-    return int.from_bytes(hashlib.sha256(repr(words).encode()).digest()[:16], "little")
+    facts: dict[str, Any] = {"rows": found.rows, "features": found.network.n_features, "epochs": EPOCHS[dataset]}
+    facts |= {name: getattr(found, name) for name in ("accuracy", "majority", "ones")}
+    facts |= {"explanations": len(found.points), "different": len(np.unique(found.points, axis=0))}
+    # a seed of its own for every explanation of every unit
+    words = (repr((dataset, draws, delta, i)).encode() for i in range(len(found.points)))
+    seeds = [int.from_bytes(hashlib.sha256(word).digest()[:16], "little") for word in words]
+    about = {"dataset": dataset, "draws": draws, "delta": delta, "network": facts}
+    return about | measured(found.network, found.points, draws, delta, seeds)
 
 
 def measured(
     network: FeedForward, points: Floats, draws: int, delta: float, seeds: Sequence[int]
 ) -> dict[str, list[Any]]:
     """What shifts do to the output at each point, each with draws of its own."""
-    rows: dict[str, list[Any]] = {name: [] for name in ("original", "mean", "difference", "t", "p", "shown")}
-    for point, seed in zip(points, seeds, strict=True):
-        found = is_naturally_occurring(
-            network, point[None, :], delta=delta, n_samples=draws, confidence=1 - LEVEL, rng=seed
-        )
-        values = (found.original, found.mean, found.difference, found.t, found.p_values, found.moved)
-        for name, value in zip(rows, values, strict=True):
-            rows[name].append(value[0].item())
-    return rows
+    how: dict[str, Any] = {"delta": delta, "n_samples": draws, "confidence": 1 - LEVEL}
+    pairs = zip(points, seeds, strict=True)
+    found = [is_naturally_occurring(network, point[None, :], rng=seed, **how) for point, seed in pairs]
+    names = {"original": "original", "mean": "mean", "difference": "difference", "t": "t", "p": "p_values"}
+    return {k: [getattr(f, name)[0].item() for f in found] for k, name in [*names.items(), ("shown", "moved")]}
 
 
-#: The authors' three networks, the ten inputs of two datasets with their nearest rows, and what they logged.
-LOGS = "table2.json"
+LOGS = "table2.json"  # the authors' networks, the inputs of two datasets with their nearest rows, and what they logged
 _COMPARED: Final = ("original", "mean", "difference")
 #: Draws at a time; and how near the output at a row of news must be to a logged one, which float32 arithmetic made.
 BLOCK, NEAR = 1000, 1e-6
@@ -297,9 +250,9 @@ def replay(
 ) -> Iterator[tuple[Indices, list[dict[str, Any]]]]:
     """Draw as the published program did: per input the numbers of its rows, and what shifts do to the output at each.
 
-    NumPy's legacy generator with seed 0 goes on from input to input. With `explain`, which names rows for the network
-    as it is and the number of an input, the weights drift as they did: the last network that was drawn for an input is
-    the original one of the next. Without it they are put back, and input i has every tenth row from row i on.
+    With `explain`, which names rows for the network as it is and the number of an input, the weights drift as they did:
+    the last network that was drawn for an input is the original one of the next. Without it they are put back, and
+    input i has every tenth row from row i on.
     """
     generator = np.random.RandomState(0)
     for i in range(INPUTS):
@@ -372,10 +325,8 @@ def _gaps(result: Mapping[str, Any]) -> list[float]:
     return [max(abs(line[name] - log[name][i]) for name in _COMPARED) for i, line in enumerate(again)]
 
 
-def _published_tables(results: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
+def _published_tables(results: Results, own: Results) -> dict[str, pd.DataFrame]:
     """The run again beside its logs; cause by cause how the printed table becomes ours; the rows found for news."""
-    import pandas as pd
-
     ours = {_case(result): result for result in own}
     reached = {_case(result): levels(result, ours[_case(result)]) for result in results}
     causes, news = [], []
@@ -400,30 +351,24 @@ def _published_tables(results: Sequence[Mapping[str, Any]], own: Sequence[Mappin
     return {"table2-published": published, "table2-causes": steps, "table2-news": found}
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
+def tables(results: Results) -> dict[str, pd.DataFrame]:
     """The paper's table with its own numbers beside ours, and what is to be known about the networks."""
     # In ``table2`` shares are those of the explanations: ``rejected`` by the two-sided test of the published code, with
     # an expected output that is significantly ``lower`` or ``higher`` by a one-sided one, and ``shown`` without a
     # normal distribution; ``moved`` is the average distance of the mean output from the original one.
-    import pandas as pd
-
     again = [result for result in results if "log" in result]
     results = [result for result in results if "log" not in result]
     networks = {result["dataset"]: {"dataset": result["dataset"], **result["network"]} for result in results}
-    return {
-        "table2": pd.DataFrame([_line(result) for result in results]),
-        "table2-networks": pd.DataFrame(list(networks.values())),
-        **(_published_tables(again, results) if again else {}),
-    }
+    ours = [pd.DataFrame([_line(result) for result in results]), pd.DataFrame(list(networks.values()))]
+    found = dict(zip(("table2", "table2-networks"), ours, strict=True))
+    return found | (_published_tables(again, results) if again else {})
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     t, p = np.array(result["t"]), np.array(result["p"])
     difference, rejected = PAPER[result["dataset"], result["draws"], result["delta"]]
-    return {
-        "dataset": result["dataset"],
-        "n": result["draws"],
-        "delta": str(result["delta"]),
+    line = {"dataset": result["dataset"], "n": result["draws"], "delta": str(result["delta"])}
+    return line | {
         "difference": float(np.mean(result["difference"])),
         "paper": difference,
         "rejected": float((p < LEVEL).mean()),
@@ -436,14 +381,12 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def figures(results: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
+def figures(results: Results, folder: Path) -> list[Path]:
     """Average difference and share of rejected tests against delta, ours and the paper's, a column per dataset."""
-    pyplot = require("matplotlib.pyplot", feature="The figure of Table 2", extra="plot")
     table = tables(results)["table2"]
     names = list(dict.fromkeys(table["dataset"]))
-    figure, axes = pyplot.subplots(
-        2, len(names), figsize=(3.4 * len(names), 5), sharex=True, sharey="row", squeeze=False, layout="constrained"
-    )
+    how: dict[str, Any] = {"figsize": (3.4 * len(names), 5), "sharex": True, "sharey": "row", "squeeze": False}
+    figure, axes = new_figure(2, len(names), feature="The figure of Table 2", **how)
     compared = (("difference", "paper"), ("rejected", "paper rejected"))
     for column, name in enumerate(names):
         axes[0, column].set_title(name, loc="left")

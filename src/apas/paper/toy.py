@@ -1,40 +1,33 @@
 """Section 7.1 of the paper: one input, two relu units, one output, of which the four weights move.
 
-`apas.Enumeration` is what to use. This is the plain procedure of the paper, to see what its rule for choosing the
-weight to halve is worth, and every part it makes is kept to be drawn.
-
-The largest delta by interval bounds, by the paper's search and along rays; how many draws the paper's claim needs; and
-the share of valid shifts at each delta found, computed by cutting up the box of shifts (Algorithm 3).
+The largest delta in several ways, how many draws the paper's claim needs, and the share of valid shifts at each delta
+found. `apas.Enumeration` is what to use for that; the paper's plain procedure (Algorithm 3) is here to see what its
+rule for choosing the weight to halve is worth, and to be drawn.
 """
-
-from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
-from apas._optional import require
 from apas.certification.interval_network import IntervalNetwork
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.methods.sampling import Sampling
 from apas.certification.robust_fraction import robust_fraction
-from apas.display.numbers import at_least, at_most
+from apas.display.numbers import at_least
 from apas.display.plots import save_figure
 from apas.models.feedforward import FeedForward
+from apas.paper import Results, make_table, new_figure
 from apas.paper.published import PublishedSampling, published_delta
 from apas.paper.store import Unit
 from apas.shifts.linf import LinfShifts
 from apas.stats import coverage_lower, sample_size
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 #: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
 #: "effect" the one with the largest effect on the margin.
@@ -49,15 +42,9 @@ class HalvingLevel:
     places: list[float]  # where each part lies when the halves of a part are laid side by side in the unit interval
     states: list[int]  # 1 if all shifts of a part are valid, -1 if all fail, 0 if it is open
     looked: int  # how many parts were looked at, on this level and before
-    # shares of the whole box, which add up to 1
-    valid: float
+    valid: float  # share of the whole box; all three add up to 1
     failing: float
     open: float
-
-    @property
-    def n_open(self) -> int:
-        """How many parts are open; twice as many are looked at next."""
-        return self.states.count(0)
 
 
 def levels_of(network: IntervalNetwork, rule: str, *, most: int, leave: float = 0.0) -> list[HalvingLevel]:
@@ -89,13 +76,12 @@ RULE_NAMES: Final = {
 SHOWN = 7  # how many levels are drawn
 
 
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+def figures(results: Results, folder: Path | str) -> list[Path]:
     """The progress of the tree as a picture: what `halve` gave, for two deltas and three rules."""
-    plt = require("matplotlib.pyplot", feature="the figure of Algorithm 3", extra="plot")
+    figure, axes = new_figure(2, 2, feature="the figure of Algorithm 3", figsize=(11, 7.5))
     results = [r for r in results if "rule" in r]
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
     deltas = list(dict.fromkeys(r["delta"] for r in results))
-    for ax, rule in zip(axes[0], ("first", "effect"), strict=True):
+    for ax, rule in zip(axes[0], RULES, strict=True):
         for result in results:
             if result["rule"] == rule and result["delta"] == deltas[0]:
                 _parts(ax, result["levels"][:SHOWN])
@@ -103,36 +89,32 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Pa
     for ax, delta in zip(axes[1], deltas, strict=True):
         _shares(ax, [r for r in results if r["delta"] == delta])
         ax.set_title(f"Bounds of the valid share (delta = {delta:g})", loc="left", fontsize=10)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=STATES[s]) for s in (1, 0)]
+    handles = [axes[0, 1].fill([], [], color=STATES[s])[0] for s in (1, 0)]
     axes[0, 1].legend(handles, ["all shifts valid", "open"], loc="center", bbox_to_anchor=(0.6, 0.35), frameon=False)
     axes[1, 0].legend(loc="lower right", fontsize=9, frameon=False)
     return save_figure(figure, folder, "toy-halving")
 
 
-def _parts(ax: Axes, levels: Sequence[Mapping[str, Any]]) -> None:
+def _parts(ax: Any, levels: Results) -> None:
     """Every part as a piece of its level's bar, as wide as its volume; what was settled above is left white."""
     for level in levels:
-        width = 2.0 ** (1 - level["number"])
-        colours = [STATES[s] for s in level["states"]]
-        bars = [level["number"]] * len(colours)
-        ax.barh(bars, width, 0.82, level["places"], color=colours, edgecolor="white", linewidth=0.5)
+        colours, number = [STATES[s] for s in level["states"]], level["number"]
+        how = {"color": colours, "edgecolor": "white", "linewidth": 0.5}
+        ax.barh([number] * len(colours), 2.0 ** (1 - number), 0.82, level["places"], **how)
         # just beyond the bars, where nothing else is drawn
-        ax.text(1.01, level["number"], f"{100 * level['valid']:.6g} %", va="center", fontsize=8)
+        ax.text(1.01, number, f"{100 * level['valid']:.6g} %", va="center", fontsize=8)
     ax.set(xlim=(0, 1.15), xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="volume; right: share proved valid so far")
     ax.set(ylim=(len(levels) + 0.6, 0.4), yticks=range(1, len(levels) + 1), ylabel="level")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
 
-def _shares(ax: Axes, results: Sequence[Mapping[str, Any]]) -> None:
+def _shares(ax: Any, results: Results) -> None:
     """The share proved valid, and one less the share proved failing, against the number of parts looked at."""
     for result in results:
         label, colour = RULE_NAMES[result["rule"]]
-        if "bounds" in result:
-            points = [tuple(line) for line in result["bounds"]]
-        else:
-            points = [(level["looked"], level["valid"], 1 - level["failing"]) for level in result["levels"]]
-        looked, low, high = zip(*points, strict=True)
+        points = [(level["looked"], level["valid"], 1 - level["failing"]) for level in result.get("levels", ())]
+        looked, low, high = zip(*(result.get("bounds") or points), strict=True)
         ax.plot(looked, low, "o-", color=colour, markersize=3, linewidth=1.2, label=label)
         ax.plot(looked, high, "o--", color=colour, markersize=3, linewidth=1.0)
     ax.axhline(0.9, color="black", linewidth=0.8, linestyle=":", label="coverage that is asked for")
@@ -157,7 +139,7 @@ SEARCHES: Final[Mapping[str, tuple[int, float | None]]] = {
     "rays": (DRAWS, None),
 }
 #: How close the bounds of the valid share come, and at which numbers of boxes they are looked at.
-GAP, BUDGETS = 1e-3, (1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 2047, 4095)
+GAP, BUDGETS = 1e-3, tuple(2**k - 1 for k in range(1, 13))
 #: How many levels are halved at the paper's delta, and at one where the valid share is near the paper's coverage.
 LEVELS: Final[Mapping[float, int]] = {TOY_DELTA: 10, 0.27: 12}
 #: Numbers of draws that the paper and its program state, with coverage and risk.
@@ -207,49 +189,30 @@ def halve(rule: str, delta: float) -> dict[str, Any]:
     return {"rule": rule, "delta": delta, "bounds": bounds}
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+def tables(results: Results) -> dict[str, pd.DataFrame]:
     """Deltas, draws and the progress of the tree, ours beside the paper's."""
-    import pandas as pd
-
-    found = pd.DataFrame([_line(r) for r in results if "search" in r])
-    needed = pd.DataFrame(
-        {
-            "stated in": where,
-            "coverage": str(coverage),
-            "1 - confidence": f"{risk:g}",
-            "draws stated": stated,
-            "draws needed": sample_size(coverage=coverage, log_risk=math.log(risk)),
-        }
+    needed = [
+        {"where": where, "coverage": coverage, "risk": risk, "stated": stated}
+        | {"needed": sample_size(coverage=coverage, log_risk=math.log(risk))}
         for where, coverage, risk, stated in STATED
-    )
-    progress = pd.DataFrame([line for r in results if "levels" in r for line in _progress(r)])
-    bounds = pd.DataFrame(
-        {
-            "delta": str(r["delta"]),
-            "boxes at most": boxes,
-            "share at least": at_least(low),
-            "share at most": at_most(high),
-        }
-        for r in results
-        if "bounds" in r
-        for boxes, low, high in r["bounds"]
-    )
-    return {"toy-delta": found, "toy-draws": needed, "toy-halving": progress, "toy-enumeration": bounds}
+    ]
+    opened = [(r, level, level["states"].count(0)) for r in results for level in r.get("levels", ())]
+    names = ("boxes", "low", "high")
+    bounds = [{**r, **dict(zip(names, line, strict=True))} for r in results for line in r.get("bounds", ())]
+    return {
+        "toy-delta": make_table("toy-delta", [_line(r) for r in results if "search" in r]),
+        "toy-draws": make_table("toy-draws", needed),
+        "toy-halving": make_table("toy-halving", [{**r, **at, "parts": n, "halves": 2 * n} for r, at, n in opened]),
+        "toy-enumeration": make_table("toy-enumeration", bounds),
+    }
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     draws, printed = SEARCHES[result["search"]]
     # what is certified must not grow by being written; the paper's search ends on multiples of 5e-5
     written = "{:.5f}".format if result["search"].startswith("paper") else at_least
-    return {
-        "search": result["search"],
-        "draws": draws,
-        "claim": _claim(result["search"], draws),
-        **{name: written(result[name]) for name in ("delta", "least", "largest")},
-        "paper": "-" if printed is None else str(printed),
-        "share at least": at_least(result["share"][0]),
-        "share at most": at_most(result["share"][1]),
-    }
+    deltas = {name: written(result[name]) for name in ("delta", "least", "largest")}
+    return {**result, **deltas, "draws": draws, "claim": _claim(result["search"], draws), "printed": printed}
 
 
 def _claim(search: str, draws: int) -> str:
@@ -259,18 +222,3 @@ def _claim(search: str, draws: int) -> str:
         return f"{100 * COVERAGE:g} % of the shifts, confidence {CONFIDENCE}"
     shown = math.floor(1e6 * coverage_lower(draws, 0, confidence=CONFIDENCE)) / 1e6
     return f"{100 * shown:.4f} % of the shifts, confidence {CONFIDENCE} per test only"
-
-
-def _progress(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "delta": str(result["delta"]),
-            "rule": result["rule"],
-            "level": level["number"],
-            "looked at": level["looked"],
-            **{share: repr(level[share]) for share in ("valid", "failing", "open")},
-            "open parts": level["states"].count(0),
-            "halves to look at": 2 * level["states"].count(0),
-        }
-        for level in result["levels"]
-    ]

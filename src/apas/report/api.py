@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,18 @@ from apas._optional import require
 from apas._random import entropy_of
 from apas._sanitise import for_xml
 from apas._validation import is_path
+from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts import certified_model
-from apas.contracts.audit import AuditReport
-from apas.counterfactuals.result import Counterfactuals
-from apas.display.numbers import at_most
+from apas.contracts.audit import AuditReport, Outcome
+from apas.contracts.tables import table_cells
+from apas.counterfactuals.result import Counterfactuals, differ, number_pair, number_text
+from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
-from apas.report.audit_section import Later, read_later
 from apas.report.curves import Curves, Histograms, draw_curves, draw_histograms
-from apas.report.headline import figures, headline, measured_in_words, methods, provenance
-from apas.report.rows import Line, lines_of
-from apas.report.subject import Subject, read_subject
+from apas.report.headline import TEXTS, capital, figures, headline, measured_in_words, methods, own_file, provenance
+from apas.report.subject import Later, Subject, read_later, read_subject
 from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
@@ -74,18 +73,105 @@ def template_of(text: str, *, feature: str) -> Any:
     return env.from_string(text)
 
 
-def own_file(name: str) -> str:
-    """The text of a file of this package."""
-    return (files("apas.report") / name).read_text(encoding="utf-8")
-
-
 def _script(text: str) -> str:
     """A script as it can stand in a page: a browser must find its end where it is."""
     return text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
+LISTED = 16  # so many features are listed per row, which keeps pages of wide tables small
+
+
+def lines_of(subject: Subject, later: Later | None) -> list[dict[str, Any]]:
+    """One line of the table per row: what it changes, what was shown about it, and what became of it."""
+    rows = subject.rows
+    after = table_cells(rows.points)
+    before: list[Any] = [None] * len(after) if rows.inputs is None else table_cells(rows.inputs)
+    columns = rows.points.columns if hasattr(rows.points, "columns") else rows.feature_names
+    names = [f"x{j}" for j in range(len(after[0]))] if columns is None else [str(name) for name in columns]
+    return [
+        {"number": i, "label": str(label), **_changes(names, before[i], after[i]), **_shown(i, subject, later)}
+        for i, label in enumerate(subject.labels)
+    ]
+
+
+def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> dict[str, Any]:
+    if before is None:
+        every: list[Any] = [(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
+    else:
+        every = [(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
+    listed = [dict(zip(("name", "before", "after"), change, strict=True)) for change in every[:LISTED]]
+    return {"changes": listed, "more": max(0, len(every) - LISTED)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _pair(before: Any, after: Any) -> tuple[str, str]:
+    if _is_number(before) and _is_number(after):
+        return number_pair(float(before), float(after))
+    return _text(before), _text(after)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):  # a number that JSON lacks
+        value = None if value.get("number") == "nan" else value.get("number")
+    if value is None:
+        return "(missing)"
+    return number_text(float(value)) if _is_number(value) else str(value)
+
+
+def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
+    certificate = None if subject.certificates is None else subject.certificates[i]
+    radius = None if subject.radii is None else subject.radii[i]
+    worst, sampled = (0.0, ""), (0.0, "")  # deltas, and how they are written: what is certified rounded down
+    if radius is not None:
+        worst = radius.provable, at_least(radius.provable)
+        if not is_proof(radius.claim):
+            sampled = radius.delta, radius.written()
+        else:
+            worst = max(worst, (radius.delta, at_least(radius.delta)))
+    if certificate is not None and certificate.is_certified:
+        own = certificate.delta, exactly(certificate.delta)
+        if is_proof(certificate.claim) and certificate.delta > worst[0]:
+            worst = own
+        elif not is_proof(certificate.claim) and not (radius is not None and sampled[0]):
+            sampled = own
+    said = [] if certificate is None else [certificate.sentence()]
+    said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
+    outcome, outcome_text = "", ""
+    if later is not None and later.audit is not None:
+        row = later.audit[i]
+        more = f" Nearest repair: {row.repair}." if row.repair else ""
+        if row.outcome is Outcome.NOT_PROMISED:
+            more = f" It is {'' if row.valid else 'not '}valid on the later model."
+        outcome, outcome_text = row.outcome.name, f"{capital(row.reason)}.{more}"
+    item: Any = certificate if certificate is not None else radius
+    tested = None if certificate is None else (certificate.delta, exactly(certificate.delta))
+    broken = None if radius is None or not 0 < radius.broken_at < math.inf else radius.broken_at
+    marks = {
+        "tested": tested,
+        "sampled": sampled if sampled[0] else None,
+        "worst": worst if worst[0] else None,
+        "broken": None if broken is None else (broken, at_most(broken)),
+    }
+    return {
+        "target": str(item.target),
+        "verdict": "" if certificate is None else certificate.verdict.name,
+        "valid_today": item.valid_today,
+        "sentences": said,
+        "worst": worst[0] or None,
+        "sampled": sampled[0] or None,
+        "worst_text": worst[1] if worst[0] else "",
+        "sampled_text": sampled[1] if sampled[0] else "",
+        "marks": {key: None if mark is None else {"at": mark[0], "text": mark[1]} for key, mark in marks.items()},
+        "outcome": outcome,
+        "outcome_text": outcome_text,
+    }
+
+
 def plot_data(
-    subject: Subject, later: Later | None, lines: Sequence[Line], curves: Curves | str, bars: Histograms | str
+    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], curves: Curves | str, bars: Histograms | str
 ) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured = None if later is None else later.measured
@@ -93,8 +179,8 @@ def plot_data(
     marked = measured if later is not None and later.comparable else None
     marked = marked if marked is not None and math.isfinite(marked.delta) else None
     return {
-        **{f"{name}s": [getattr(line, name) for line in lines] for name in ("label", "verdict", "outcome")},
-        "marks": [line.marks() for line in lines],
+        **{f"{name}s": [line[name] for line in lines] for name in ("label", "verdict", "outcome")},
+        "marks": [line["marks"] for line in lines],
         "margins": [reading.margin for reading in subject.rows.readings or ()],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
         "curves": curves.to_dict() if isinstance(curves, Curves) else None,
@@ -273,13 +359,7 @@ def check_path(path: Any) -> Path:
 
 def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
     """Which parts the page lacks, and why."""
-    absent = {
-        "radii": "The largest shift of each row is not known: pass max_shifts (--max-shifts), made by apas max-shift.",
-        "outcomes": "Nobody asked a later model: pass audit (--audit) or new_model (--new-model).",
-        "layers": "The shift to a later model was not measured: pass model and new_model (--model, --new-model), or an "
-        "audit that was given the certified model as its base.",
-        "margins": "It needs the later model: pass new_model (--new-model).",
-    }
+    absent = dict(TEXTS["left_out"])
     known: dict[str, Any] = {"radii": radii}
     if later is not None:
         if certified_model.NOT_MEASURED.lower() in later.beyond.lower():  # whatever is passed

@@ -21,8 +21,7 @@ from apas.contracts.certified_model import ask_again, rows_of
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.models.base import offers
-from apas.report.audit_section import Later
-from apas.report.subject import Subject
+from apas.report.subject import Later, Subject
 from apas.shifts.base import Fingerprinted, Listed, Refitted
 
 WORK = 4_000_000_000  # about how many products of a parameter and a number a page may cost: some ten seconds

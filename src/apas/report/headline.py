@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import platform
 import sys
+import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,8 @@ from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts.audit import Outcome
 from apas.display.numbers import at_least, at_most, exactly
-from apas.report.audit_section import Later
 from apas.report.curves import Curves, Histograms
-from apas.report.subject import Subject
+from apas.report.subject import Later, Subject
 from apas.shifts.base import words_of
 
 _DISTANCE = {
@@ -29,6 +30,15 @@ _DISTANCE = {
     2.0: "the parameters moved by at most {} (Euclidean distance)",
 }
 SPELLED = 4  # so many different claims are spelled out
+
+
+def own_file(name: str) -> str:
+    """The text of a file of this package."""
+    return (files("apas.report") / name).read_text(encoding="utf-8")
+
+
+#: What the page says, by heading and name.
+TEXTS = tomllib.loads(own_file("sentences.toml"))
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,7 @@ def _certified_words(subject: Subject) -> list[str]:
     who = f"{good} of {total} explanations {_are(good)}"
     if good == total:
         who = "The explanation is" if total == 1 else f"All {total} explanations are"
-    others = {"REFUTED": "refuted: there is evidence against the claim", "UNKNOWN": "undecided, which is no promise"}
-    rest = [f"{n} {_are(n)} {what}" for name, what in others.items() if (n := counts[name])]
+    rest = [f"{n} {_are(n)} {TEXTS['headline'][name]}" for name in ("REFUTED", "UNKNOWN") if (n := counts[name])]
     first = "; ".join([f"{who} certified to survive {_claim_words(subject)}", *rest, *_not_today(certificates)]) + "."
     means = claims_in_words(subject)
     more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
@@ -105,10 +114,7 @@ def _reached_words(subject: Subject) -> list[str]:
     if searched:  # where the search passed no test, a delta may still be proved
         first = f"For {some} of {len(radii)} explanations the published search ended at, or a proof reaches, a shift"
     elif not whole_way:
-        first = (
-            f"{some} of {len(radii)} explanations {_are(some)} certified at a largest shift of the model, not at every "
-            "smaller one: between the sizes that were tested (rungs), nothing is claimed beyond what is proved"
-        )
+        first = f"{some} of {len(radii)} explanations {_are(some)} {TEXTS['headline']['not_every_smaller']}"
     first = "; ".join([first, *rest]) + "."
     spread = f"That shift is delta = {low} to {high}, in the middle {middle}." if some > 1 else f"It is delta = {low}."
     means = claims_in_words(subject)
@@ -125,22 +131,12 @@ def _kept_words(subject: Subject, later: Later | None) -> list[str]:
         said.append(f"A later model {kept}.")
         wrong = later.audit.wrong_certificates
         if wrong:
-            said.append(
-                f"CERTIFICATES THAT CANNOT BE RIGHT: {wrong}. They speak of every shift, but the "
-                "later model lies in their set and breaks them. Check them with apas verify."
-            )
+            said.append(TEXTS["headline"]["wrong"].format(wrong))
         both = zip(later.audit, subject.certificates or (), strict=True)
         inside = [c for row, c in both if row.outcome is Outcome.BROKEN_INSIDE]
         risky = sum(c.claim.coverage == 1 and c.claim.risk > 0 for c in inside)
-        left_out = counts["BROKEN_INSIDE"] - wrong - risky
-        reasons = [
-            (left_out, "broken inside of the certified set: certificates about most shifts leave out a share"),
-            (risky, "broken inside of the certified set: certificates that are not proofs may be false"),
-            (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
-            (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
-            (counts["OPEN"], "open: no row of the region is known that the later model rejects, nor is it proved"),
-        ]
-        said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
+        counts["left_out"], counts["risky"] = counts["BROKEN_INSIDE"] - wrong - risky, risky
+        said += [f"{n} {_are(n)} {why}." for name, why in TEXTS["kept"].items() if (n := counts[name])]
         if rest := [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]:
             have = "has" if sum(rest) == 1 else "have"
             said.append(f"Of {len(rest)} without a promise, {sum(rest)} {have} the class on it.")
@@ -219,116 +215,56 @@ def _claims(subject: Subject) -> list[Claim]:
 
 
 def _how_shown(subject: Subject) -> list[str]:
-    said = []
-    if kinds := sorted({c.method for c in subject.certificates or ()}):
-        said.append(f"Method of the certificates: {', '.join(kinds)}. Each line of the table names its evidence.")
-    if any(claim.risk and CLAIMS.know(claim) for claim in _claims(subject)):
-        said.append(
-            "By sampling: shifted models were drawn at random, and those that do not give the promised class were "
-            "counted. A row is certified if so few failed as would be improbable if fewer shifts than claimed kept the "
-            "class; the confidence says how improbable."
-        )
-    proved = any(c.is_certified and is_proof(c.claim) for c in subject.certificates or ())
-    if proved or any(r.provable > 0 for r in subject.radii or ()):
-        said.append("Worst case: a bound that holds for every model of the set was proved; no sampling is involved.")
-    if any(c.witness is not None and c.claim.coverage == 1 for c in subject.certificates or ()):
-        said.append("Rows that are refuted about every shift come with one on which the promised class is lost.")
-    if any(r.trace.get("search") == "rays" for r in subject.radii or ()):
-        said.append(
-            "Largest shifts: each drawn direction is followed from the model itself outwards, as a ray, until the "
-            "class is lost, at any size or on a grid of sizes, as its line says. Up to the certified size no more rays "
-            "have lost it than the line allows."
-        )
-    if any(r.trace.get("search") == "confirm" and "rungs" in r.trace for r in subject.radii or ()):
-        said.append(
-            "Largest shifts: a size was searched for, then tested on fresh draws at sizes up to it (rungs), "
-            "which were fixed before. A draw that loses the class at any of them counts as failed. The file lists them."
-        )
-    if any(r.claim.coverage < 1 and r.delta and math.isfinite(r.upper) for r in subject.radii or ()):
-        said.append(
-            "Where a line says that the whole way up to a size is refuted, too many rays have lost the class somewhere "
-            "on the way. At a larger size by itself, enough shifts may keep it again."
-        )
-    both = zip(subject.certificates or (), subject.radii or (), strict=False)
+    certificates, radii, text = subject.certificates or (), subject.radii or (), TEXTS["shown"]
+    kinds = sorted({c.method for c in certificates})
+    both = zip(certificates, radii, strict=False)
     most = [(c, r) for c, r in both if c.claim.coverage < 1 and r.claim.coverage < 1]
-    if any(c.is_certified and 0 < r.delta < c.delta for c, r in most):
-        said.append(
-            "Some rows are certified at the delta asked about, while their largest certified delta is smaller. "
-            "The two are answers of different draws, each true with its confidence."
-        )
-    if any(r.trace.get("search") == "paper" for r in subject.radii or ()):
-        said.append(
-            "The largest shifts were searched as published: their confidence holds for each test, not for the search."
-        )
-    return said
+    proved = any(c.is_certified and is_proof(c.claim) for c in certificates) or any(r.provable > 0 for r in radii)
+    searches = {r.trace.get("search") for r in radii}
+    when = {
+        "method": kinds,
+        "sampling": any(claim.risk and CLAIMS.know(claim) for claim in _claims(subject)),
+        "proved": proved,
+        "witness": any(c.witness is not None and c.claim.coverage == 1 for c in certificates),
+        "rays": "rays" in searches,
+        "rungs": any(r.trace.get("search") == "confirm" and "rungs" in r.trace for r in radii),
+        "way": any(r.claim.coverage < 1 and r.delta and math.isfinite(r.upper) for r in radii),
+        "smaller": any(c.is_certified and 0 < r.delta < c.delta for c, r in most),
+        "published": "paper" in searches,
+    }
+    return [text[name].format(", ".join(kinds)) for name, holds in when.items() if holds]
 
 
 def _assumptions(subject: Subject) -> list[str]:
-    said = [words_of(subject.rows.shifts).assumed]
-    if any(claim.risk for claim in _claims(subject)):
-        said.append(
-            "Statements about most shifts are about the distribution that they name. Whether later models follow it is "
-            "not known to this report."
-        )
-        said.append(
-            "Rows and delta, and the number of draws of a fixed test, were chosen without looking at the draws that "
-            "certify. The report cannot check that."
-        )
-    return said
+    risky = any(claim.risk for claim in _claims(subject))
+    return [words_of(subject.rows.shifts).assumed, *(TEXTS["assumed"].values() if risky else ())]
 
 
 def _not_promised(subject: Subject, later: Later | None) -> list[str]:
-    most = [claim for claim in _claims(subject) if claim.coverage < 1]
-    said = ["Nothing is said about models outside of the set: larger changes, other preprocessing or architectures."]
-    if most:
-        said.append("A claim about most shifts leaves out a share of them: a model in the set may break the promise.")
-    if any(claim.risk and claim.rows == 1 for claim in most) and len(subject.rows) > 1:
-        said.append(
-            "The confidence holds for each explanation by itself, not for all of them together: among many, single "
-            "claims may be false."
-        )
-    if subject.certificates is not None:
-        but = "" if subject.certificates.valid_today.all() else ", but for rows that are not valid today"
-        said.append(
-            f"UNKNOWN is no promise. REFUTED is evidence against the claim{but}; it does not say that the next model "
-            "breaks the explanation."
-        )
-    if not all(item.valid_today for item in subject.rows):
-        said.append(
-            "Of rows that are not valid today nothing is said about the shifts: the model itself does not give the "
-            "promised class, so that there is nothing to keep."
-        )
-    if not words_of(subject.rows.shifts).moves_rows:
-        said.append("The promise is about exactly the values that are listed, not about values near them.")
-    said.append(
-        "Whether a person can or should make the changes, and whether a decision follows the model, is not a matter of "
-        "certificates."
-    )
-    if later is not None:
-        said.append("What became of the promises is about this one later model, not about further ones.")
-    return said
+    most, text = [claim for claim in _claims(subject) if claim.coverage < 1], TEXTS["not_promised"]
+    today = all(item.valid_today for item in subject.rows)
+    when = {
+        "outside": True,
+        "share": most,
+        "each": any(claim.risk and claim.rows == 1 for claim in most) and len(subject.rows) > 1,
+        "verdicts": subject.certificates is not None,
+        "not_today": not today,
+        "values": not words_of(subject.rows.shifts).moves_rows,
+        "people": True,
+        "later": later is not None,
+    }
+    but = "" if today else ", but for rows that are not valid today"
+    return [text[name].format(but) for name, holds in when.items() if holds]
 
 
 def _plots(curves: Curves | str, bars: Histograms | str) -> list[str]:
-    said = []
+    said, text = [], TEXTS["plots"]
     if isinstance(curves, Curves):
         first = curves.found[0]
-        said.append(
-            f"Curves are estimates from {first.draws:,} shifted models, drawn anew for this page: they are not the "
-            "draws that certified, and not a certificate. The band holds, for each explanation by itself, at all "
-            f"{len(first.deltas)} marked sizes together with confidence {first.confidence!r}; between them the line "
-            "only guides the eye."
-        )
+        said.append(text["curves"].format(draws=first.draws, sizes=len(first.deltas), confidence=first.confidence))
     if isinstance(bars, Histograms):
-        which = "further shifted models, at the delta that is named below, in the same directions for all"
-        which = "listed models, which are those that the certificates are about" if bars.listed else which
-        of = f"{'the ' if bars.listed else ''}{bars.draws:,} {which}"
-        said.append(f"Histograms show the margins on {of}. They are a picture, not a bound.")
-    said.append(
-        "The margin says how far the model's score lies on the side of the promised class: above 0 the row has that "
-        "class, below 0 it has not."
-    )
-    return said
+        said.append(text["histograms"].format(text["listed" if bars.listed else "drawn"].format(bars.draws)))
+    return [*said, text["margin"]]
 
 
 def provenance(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -23,34 +22,14 @@ from apas.counterfactuals.menu import Menu, MenuStatus
 from apas.counterfactuals.result import Counterfactuals, differ
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
-from apas.report.api import own_file, template_of
-from apas.report.headline import capital
+from apas.report.api import template_of
+from apas.report.headline import capital, own_file
 
-#: Options, lines of them all, and sentences about what is not enough that fit on a page; of more it says how many.
-OPTIONS, LINES, EXCLUDED = 3, 9, 5
-
-
-@dataclass(frozen=True)
-class NeededChange:
-    """One line of an option: what a feature is called, what it is now, and what it has to be."""
-
-    name: str
-    now: str
-    needed: str
-    changes: bool  # rather than having some leeway around what it is
-
-
-@dataclass(frozen=True)
-class LetterOption:
-    """One way to the answer, and what is promised about it."""
-
-    code: str
-    answer: str
-    changes: tuple[NeededChange, ...]
-    several: bool  # whether every value within limits is meant, rather than single values
-    shown: str
-    details: str
-    model: str
+#: Options and sentences about what is not enough that are on a page at most; of more it says how many.
+OPTIONS, EXCLUDED = 3, 5
+#: Lines of print that every page has, and room for others on a sheet, with letters of POINTS; where one option needs
+#: more, letters are smaller, down to SMALLEST.
+FIXED, ROOM, POINTS, SMALLEST = 27.5, 30.0, 10.0, 6.5
 
 
 def write_letter(
@@ -116,35 +95,46 @@ def write_letter(
         offers = offers.offers
     today = datetime.now(UTC).date().isoformat()
     parts, owners, last = checked_promises(offers, references, expires, today)
-    options: dict[str, list[LetterOption]] = {}
+    options: dict[str, list[dict[str, Any]]] = {}
     certificates = certificates_of(offers)
     for i, (part, owner) in enumerate(zip(parts, owners, strict=True)):
         if part is not None:
             options.setdefault(owner, []).append(_option(certificates, i, part, called, answer))
     pages = []
     for owner, own in options.items():
-        lines = np.cumsum([len(option.changes) for option in own])
-        fitting = max(1, min(OPTIONS, int(np.count_nonzero(lines <= LINES))))
+        lacking = excluded.get(owner, [])
+        lines = np.cumsum([_lines(option) for option in own[:OPTIONS]]) + (
+            len(" ".join(lacking[:EXCLUDED])) / 100 + 3.5
+        ) * bool(lacking)
+        fitting = max(1, int(np.count_nonzero(lines <= ROOM)))
         # what a template gets are texts, truth values, lists and mappings: nothing that could do anything
         letter = {
             "reference": owner,
             "issued": today,
             "expires": last,
             "sender": sender,
-            "limits": all(option.several for option in own[:fitting]),
-            "options": [asdict(option) for option in own[:fitting]],
+            "limits": all(option["several"] for option in own[:fitting]),
+            "options": own[:fitting],
             "more_options": len(own[fitting:]),
-            "excluded": excluded.get(owner, [])[:EXCLUDED],
-            "more_excluded": len(excluded.get(owner, [])[EXCLUDED:]),
+            "excluded": lacking[:EXCLUDED],
+            "more_excluded": len(lacking[EXCLUDED:]),
+            "points": f"{min(POINTS, max(SMALLEST, POINTS * (FIXED + ROOM) / (FIXED + lines[0]))):.1f}",
         }
         text = _rendered(_template(template), letter)
-        pages.append(place / f"letter-{own[0].code.replace('-', '').lower()}.html")
+        pages.append(place / f"letter-{own[0]['code'].replace('-', '').lower()}.html")
         try:
             place.mkdir(exist_ok=True)
             write_text(pages[-1], text)
         except OSError as error:
             raise InputError(f"`folder` must be one that can be written, but {place}: {error.strerror}.") from None
     return pages
+
+
+def _lines(option: Mapping[str, Any]) -> float:
+    """About how many lines of print an option takes: its table, with longer cells in several, and its small print."""
+    rows = [(c["name"], c["now"], c["needed"] + " (need not change)" * (not c["changes"])) for c in option["changes"]]
+    cells = [max(-(-len(text) // width) for text, width in zip(row, (24, 28, 46), strict=True)) for row in rows]
+    return 3.1 + sum(cells) + 0.35 * len(cells) + 0.7 * (len(option["details"]) // 120 + 1) + 0.3
 
 
 def _rendered(text: str, letter: dict[str, Any]) -> str:
@@ -200,27 +190,29 @@ def _of_menu(
 
 def _option(
     certificates: Certificates, i: int, part: Promise, called: Mapping[str, str], answer: str | None
-) -> LetterOption:
+) -> dict[str, Any]:
+    """One way to the answer, and what is promised about it."""
     certificate, names = certificates[i], names_of(certificates.model, certificates.points)
     if certificates.feature_names is not None:
         names = tuple(certificates.feature_names)
-    after = cells_of(certificates.points, i, names)
+    if strange := [name for name in called if name not in names]:
+        raise InputError(f"`names` has {strange[0]!r}, which is no feature of the rows; they have {', '.join(names)}.")
     before = None if certificates.inputs is None else cells_of(certificates.inputs, i, names)
-    code = part.digest[:12].upper()
-    return LetterOption(
-        code="-".join(code[a : a + 4] for a in (0, 4, 8)),
-        answer=answer or f"class {certificate.target}",
-        changes=_changes(certificate.region, before, after, called),
-        several=certificate.region is not None and bool(certificate.region.spans),
-        shown=capital(f"{certificate.claim.sureness()}, {certificate.claim.subject()} this answer."),
-        details=certificate.sentence(),
-        model=certificates.model_digest,
-    )
+    code, region = part.digest[:12].upper(), certificate.region
+    return {
+        "code": "-".join(code[a : a + 4] for a in (0, 4, 8)),
+        "answer": answer or f"class {certificate.target}",
+        "changes": _changes(region, before, cells_of(certificates.points, i, names), called),
+        "several": region is not None and bool(region.spans),  # values within limits rather than single ones
+        "shown": capital(f"{certificate.claim.sureness()}, {certificate.claim.subject()} this answer."),
+        "details": certificate.sentence(),
+        "model": certificates.model_digest,
+    }
 
 
 def _changes(
     region: RowRegion | None, before: Mapping[str, Any] | None, after: Mapping[str, Any], called: Mapping[str, str]
-) -> tuple[NeededChange, ...]:
+) -> list[dict[str, Any]]:
     """What has to change, and what may be a little off; without knowing what was, all that has to be."""
     spans = {span.feature: span for span in (() if region is None else region.spans)}
     found = []
@@ -229,8 +221,9 @@ def _changes(
         if changed or span is not None:
             now = "" if before is None else _value(before[name])
             needed = f"exactly {_value(cell)}" if span is None else _needed(span)
-            found.append(NeededChange(called.get(name, name.replace("_", " ")), now, needed, changed))
-    return tuple(sorted(found, key=lambda change: not change.changes))
+            told = called.get(name, name.replace("_", " "))
+            found.append({"name": told, "now": now, "needed": needed, "changes": changed})
+    return sorted(found, key=lambda change: not change["changes"])
 
 
 def _value(cell: Any) -> str:

@@ -1,22 +1,45 @@
-"""What a report is about: certificates, the largest shifts of the same rows, and the model if it is at hand."""
+"""What a report is about: certificates, the largest shifts of the same rows, the model, and what a later one does."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from apas._fields import Fields
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
-from apas.contracts.certificate_file import check_same_rows, own_versions, read_stored, stored_content, unsaved
-from apas.contracts.certified_model import Matched, match_model, with_readings
+from apas.contracts import certified_model
+from apas.contracts.audit import AuditReport, AuditRow, audit as audited
+from apas.contracts.certificate_file import (
+    check_same_rows,
+    own_versions,
+    read_object,
+    read_stored,
+    stored_content,
+    unsaved,
+)
+from apas.contracts.certified_model import (
+    Matched,
+    Successor,
+    bounds_distance,
+    match_model,
+    read_successor,
+    rows_on,
+    with_readings,
+)
+from apas.contracts.tables import table_digest
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError
-from apas.shifts.distance import read_model
+from apas.models.digest import model_digest
+from apas.shifts.distance import ShiftReport, read_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,3 +126,112 @@ def _radii(max_shifts: Any) -> MaxShifts | None:
     if found is None:
         raise InputError(f"{os.fsdecode(max_shifts)} holds no largest shifts; write them with `apas max-shift --save`.")
     return found
+
+
+@dataclass(frozen=True)
+class Later:
+    """A later model beside the one that was certified: how far it moved, the margins on it, and what an audit says."""
+
+    measured: ShiftReport | None
+    comparable: bool
+    margins: tuple[float, ...] | None
+    digest: str
+    notes: tuple[str, ...]
+    audit: AuditReport | None = None
+
+    @property
+    def beyond(self) -> str:
+        """What differs besides parameters, or may, in sentences; empty if nothing does."""
+        beginnings = (certified_model.DIFFERS, certified_model.NOT_IDENTIFIED, certified_model.OF_THE_PROCESS)
+        return " ".join(note for note in self.notes if note.startswith((*beginnings, certified_model.NOT_MEASURED)))
+
+    @property
+    def layers(self) -> list[tuple[str, str, int, float]]:
+        """Layer, kind, size and measured shift of each part of the model."""
+        if self.measured is None:
+            return []
+        distances = self.measured.distances[1:, self.measured.norms.index(self.measured.p)].max(axis=1, initial=0.0)
+        return [(*part, distance) for part, distance in zip(self.measured.parts, distances.tolist(), strict=True)]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many rows had which outcome."""
+        return Counter(row.outcome.name for row in self.audit or ())
+
+
+def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
+    """What is known about a later model, or None."""
+    if audit is None and new_model is None:
+        return None
+    new = None if new_model is None else read_model(new_model, "`new_model`")
+    rows: Any = subject.rows
+    if audit is not None:
+        told = _read_audit(audit, subject)
+        if new is not None and told.new_digest != model_digest(new):
+            raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
+        margins = None if new is None else _margins(rows, read_successor(rows, new, None, validity_only=True))
+        shift, digest, notes = told.shifts.get(rows.model_digest), told.new_digest, told.notes
+    else:
+        base = None if subject.matched is None else subject.matched.model
+        successor = read_successor(rows, new, base, validity_only=False)
+        margins, shift = _margins(rows, successor), successor.shift(rows.shifts)
+        told, digest, notes = None, model_digest(successor.given), successor.notes
+        if subject.certificates is not None:
+            told = audited(subject.certificates, new, base=base, repairs=False)
+            notes = told.notes
+    comparable = shift is not None and bounds_distance(rows.shifts) and shift.p == rows.shifts.order
+    found = Later(shift, comparable, margins, digest, notes, told)
+    return replace(found, comparable=comparable and not found.beyond)
+
+
+def _margins(rows: Any, successor: Successor) -> tuple[float, ...]:
+    question = rows_on(rows, successor)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return tuple(question.model.margin(question.X, question.one_target).tolist())
+
+
+def _read_audit(audit: Any, subject: Subject) -> AuditReport:
+    """An audit, or what a file holds of it, if it is about the very rows."""
+    if isinstance(audit, AuditReport):
+        report, points = audit, None if audit.points is None else table_digest(audit.points)
+    elif is_path(audit):
+        report, points = _from_file(os.fsdecode(audit))
+    else:
+        raise InputError(
+            f"`audit` must be what audit returns, or the name of a file that `apas audit --json` wrote, got "
+            f"{type(audit).__name__}."
+        )
+    items: Any = subject.rows
+    asked = [(label, plain(item.target), item.delta) for label, item in zip(subject.labels, items, strict=True)]
+    labels = [plain(label) for label in report._labels()]
+    same = [(label, plain(row.target), row.delta) for label, row in zip(labels, report, strict=True)] == asked
+    if subject.certificates is not None:
+        answers = [(item.verdict.name, str(item.claim)) for item in subject.certificates]
+        same = same and [(row.verdict, row.claim) for row in report] == answers
+    if not same or points != table_digest(subject.rows.points):
+        raise InputError("`audit` must be about the rows of `certificates`, but it is about others; audit these.")
+    if report.shifts and subject.rows.model_digest not in report.shifts:
+        raise InputError("`audit` must measure from the model that `certificates` are about, but its base is another.")
+    return report
+
+
+def _from_file(name: str) -> tuple[AuditReport, str]:
+    """The audit that a file holds, and the digest of its rows."""
+    try:
+        top = Fields(read_object(name, "audit"))
+        if top.content.get("format") != AuditReport.FORMAT:
+            wanted = f'an object with "format": "{AuditReport.FORMAT}"'
+            raise InputError(f"it must hold {wanted}; write it with `apas audit --json`.")
+        rows = [Fields.of(row, f"rows[{i}]") for i, row in enumerate(top.items(AuditReport.ROWS))]
+        told = top.inner("shifts")
+        report = AuditReport(
+            [AuditRow.from_dict(row) for row in rows],
+            points=None,
+            new_digest=top.digest("new_digest"),
+            shifts={key: ShiftReport.from_dict(told.inner(key)) for key in told.content},
+            notes=[str(note) for note in top.items("notes")],
+            index=[row.any("row") for row in rows],
+        )
+        return report, top.digest("points_digest")
+    except InputError as error:
+        raise InputError(f"{name} is not a usable audit: {error}") from None

@@ -14,10 +14,8 @@ import numpy as np
 from apas._validation import check_integer
 from apas.errors import InputError
 
-#: Above this many variables, going through all assignments is no longer a matter of seconds.
-MOST_TRIED = 20
-#: Digits of a number in a file, at most: no formula that fits into memory needs more.
-MOST_DIGITS = 12
+MOST_TRIED = 20  # variables for which going through all assignments is a matter of seconds
+MOST_DIGITS = 12  # of a number in a file: no formula that fits into memory needs more
 
 
 @dataclass(frozen=True)
@@ -27,10 +25,9 @@ class Formula:
     Parameters
     ----------
     variables : int
-        How many variables there are; they are numbered from 1.
+        How many there are; they are numbered from 1.
     clauses : sequence of collections of int
-        Literals as in DIMACS: ``3`` is variable 3, ``-3`` its negation. Repeated literals count once. The empty clause
-        is never true.
+        Literals as in DIMACS: ``3`` is variable 3, ``-3`` its negation. The empty clause is never true.
 
     Examples
     --------
@@ -51,13 +48,7 @@ class Formula:
 
     @classmethod
     def from_dimacs(cls, text: str) -> Formula:
-        r"""Read a formula from the text of a DIMACS CNF file.
-
-        Parameters
-        ----------
-        text : str
-            Comment lines begin with ``c``, then comes ``p cnf VARIABLES CLAUSES``, then the literals of each clause
-            with a 0 behind them; a clause may go over several lines. A line that begins with ``%`` ends the file.
+        r"""Read a formula from the text of a DIMACS CNF file, in which a line that begins with ``%`` ends it.
 
         Examples
         --------
@@ -76,10 +67,8 @@ class Formula:
         if clauses.pop():
             raise InputError("`text` must end each clause with 0, but the last one goes on to the end; add the 0.")
         if len(clauses) != announced:
-            raise InputError(
-                f"`text` must hold the {announced} clauses that its line 'p cnf' announces, got {len(clauses)}; "
-                "correct one or the other."
-            )
+            wanted = f"hold the {announced} clauses that its line 'p cnf' announces"
+            raise InputError(f"`text` must {wanted}, got {len(clauses)}; correct one or the other.")
         return cls(variables, clauses)
 
     def to_dimacs(self) -> str:
@@ -100,9 +89,8 @@ class Formula:
     def solutions(self) -> Iterator[tuple[bool, ...]]:
         """Every assignment that makes the formula true, by trying all of them."""
         if self.variables > MOST_TRIED:
-            raise InputError(
-                f"`variables` must be at most {MOST_TRIED} to try all assignments, got {self.variables}; use a solver."
-            )
+            limit = f"at most {MOST_TRIED} to try all assignments"
+            raise InputError(f"`variables` must be {limit}, got {self.variables}; use a solver.")
         return (values for values in product((False, True), repeat=self.variables) if self.holds(values))
 
     def solution(self) -> tuple[bool, ...] | None:
@@ -127,10 +115,9 @@ def check_assignment(assignment: Any, variables: int) -> tuple[bool, ...]:
     """Give an assignment as one truth value per variable."""
     values = tuple(assignment) if isinstance(assignment, Iterable) and not isinstance(assignment, str) else ()
     if len(values) != variables or not all(isinstance(v, bool | np.bool_) for v in values):
-        raise InputError(
-            f"`assignment` must be one True or False for each of the {variables} variables, got {assignment!r}."
-        )
-    return tuple(bool(v) for v in values)
+        wanted = f"one True or False for each of the {variables} variables"
+        raise InputError(f"`assignment` must be {wanted}, got {assignment!r}.")
+    return tuple(map(bool, values))
 
 
 def _clause(clause: Any, variables: int) -> frozenset[int]:
@@ -139,10 +126,9 @@ def _clause(clause: Any, variables: int) -> frozenset[int]:
         number = isinstance(literal, int | np.integer) and not isinstance(literal, bool)
         if not number or not 1 <= abs(literal) <= variables:
             shown = clause if literals == (None,) else literal
-            raise InputError(
-                f"`clauses` of Formula must hold literals from 1 to {variables} or their negatives, got {shown!r}."
-            )
-    return frozenset(int(literal) for literal in literals)
+            wanted = f"hold literals from 1 to {variables} or their negatives"
+            raise InputError(f"`clauses` of Formula must {wanted}, got {shown!r}.")
+    return frozenset(map(int, literals))
 
 
 def _parsed(text: str) -> tuple[int, int, list[int]]:
@@ -160,23 +146,18 @@ def _parsed(text: str) -> tuple[int, int, list[int]]:
                 raise InputError(f"`text` must have one line 'p cnf', got a second one in line {place}; remove it.")
             counts = [int(word) for word in words[2:] if _is_number(word)]
             if len(words) != 4 or words[1] != "cnf" or len(counts) != 2 or counts[0] < 1:
-                raise InputError(
-                    "`text` must announce 'p cnf VARIABLES CLAUSES' with at least one variable, got "
-                    f"{reprlib.repr(' '.join(words))} in line {place}."
-                )
+                wanted = "announce 'p cnf VARIABLES CLAUSES' with at least one variable"
+                raise InputError(f"`text` must {wanted}, got {reprlib.repr(' '.join(words))} in line {place}.")
             header = counts[0], counts[1]
-        elif header is None:
-            raise InputError(
-                f"`text` must have the line 'p cnf VARIABLES CLAUSES' first, got {reprlib.repr(line)} in line {place}."
-            )
-        else:
-            for word in words:
-                if not _is_number(word.removeprefix("-")) or abs(int(word)) > header[0]:
-                    raise InputError(
-                        f"`text` must hold literals from 1 to {header[0]}, their negatives and 0, got "
-                        f"{reprlib.repr(word)} in line {place}."
-                    )
-                numbers.append(int(word))
+            continue
+        if header is None:
+            wanted = "have the line 'p cnf VARIABLES CLAUSES' first"
+            raise InputError(f"`text` must {wanted}, got {reprlib.repr(line)} in line {place}.")
+        for word in words:
+            if not _is_number(word.removeprefix("-")) or abs(int(word)) > header[0]:
+                wanted = f"hold literals from 1 to {header[0]}, their negatives and 0"
+                raise InputError(f"`text` must {wanted}, got {reprlib.repr(word)} in line {place}.")
+            numbers.append(int(word))
     if header is None:
         raise InputError("`text` must have a line 'p cnf VARIABLES CLAUSES', got none; put it above the clauses.")
     return (*header, numbers)

@@ -1,27 +1,19 @@
 """The gadgets of the paper's proof of Theorem 1, their lemmas, and the network of a formula; in rational numbers.
 
-The figures of the gadgets are not in the paper's text; this is what its intervals say. A parameter that moves has an
-interval of width 2d, d being delta, whose upper end is its value in the proof: ``[1 - 2d, 1]`` for 1, ``[-1 - 2d, -1]``
-for -1. The constants of negation and clause are such edges, or their printed bounds would not come out.
-
-- Generating: ``chi = relu(w2 relu(w1))``, w1 in ``[-d, d]`` and w2 in ``[1/d - 2d, 1/d]``. Edges from chi lead to
-  ``chi^``, for the discretizer, and to one ``chi~`` for each occurrence of the variable.
-- Discretizer: ``y = relu(u - chi^) + relu(chi^ - u)`` with ``u = relu(1 - chi^)``. The text says what it does, not how.
-- Negation: ``relu(1 - chi~)``. Clause: ``c = relu(1 - relu(1 - l1 - l2 - l3))`` for literals l1, l2 and l3.
-- Conjunction: ``c~ = relu(sum of c)``, as ``n~ = relu(sum of y)``. End: ``z = n~ + c~ - (n + m) + 1/2``.
-
-A lemma holds if enclosures by interval arithmetic show it for every choice of the parameters. It fails at a corner of
-the intervals, whose output is computed. Nothing is rounded.
+The chapter on theory of the documentation has their formulas. A parameter that moves has an interval of width 2d, d
+being delta, whose upper end is its value in the proof: ``[1 - 2d, 1]`` for 1, ``[-1 - 2d, -1]`` for -1.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, groupby, pairwise, product
 from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -42,14 +34,10 @@ JUST_0, JUST_1, TIE, UNIT = (ZERO, ZERO), (ONE, ONE), (HALF, HALF), (ZERO, ONE)
 
 @dataclass(frozen=True, eq=False)
 class GadgetNetwork:
-    """A dense network whose parameters lie in intervals; those with a width move.
+    """A dense network whose parameters lie in intervals; those with a width move."""
 
-    A layer has the shape (inputs + 1, units, 2): ends of the weights and, in the last row, of the biases. All units are
-    relu, or all but the last.
-    """
-
-    layers: Sequence[Array]
-    relu: bool = True
+    layers: Sequence[Array]  # (inputs + 1, units, 2) each: ends of the weights and, in the last row, of the biases
+    relu: bool = True  # all units, or all but the last
 
     @property
     def moving(self) -> list[Interval]:
@@ -124,17 +112,13 @@ class Counterexample(NamedTuple):
 
 
 class LemmaCheck(NamedTuple):
-    """A statement of the paper about a gadget, at one delta and for every choice of the parameters.
-
-    `against_if` and `against_only_if` are counterexamples, with the fewest parameters off their value in the proof, or
-    None; what is no equivalence has the first alone. `corrected` is what is true.
-    """
+    """A statement of the paper about a gadget, at one delta and for every choice of the parameters."""
 
     gadget: str
     statement: str
-    against_if: Counterexample | None
-    against_only_if: Counterexample | None
-    corrected: str
+    against_if: Counterexample | None  # with the fewest parameters off their value in the proof
+    against_only_if: Counterexample | None  # None of what is no equivalence
+    corrected: str  # what is true
 
     @property
     def verdict(self) -> str:
@@ -265,49 +249,32 @@ class PaperGadgets:
         k = ceil((1 - false[1]) / (1 - self.conjunction(1).enclosure([true])[0]))
         several, inputs = self.conjunction(k), (true[0],) * k
         choices = (tuple(ends[i >= j] for i, ends in enumerate(several.moving)) for j in range(k + 1))
-        found = (Counterexample(inputs, choice, several.output(inputs, choice)) for choice in choices)
-        lowest = next(corner for corner in found if corner.output <= k - 1 + false[1])
-        some = "only if, for every choice; if, for some choice"
-        table: list[tuple[str, str, Counterexample | None, Counterexample | None, str]] = [
-            ("generating", "chi^ is in [0, 1]",
-             _against(self.generating(), [[JUST_1]], _inside(UNIT)), None, "as printed"),
-            ("discretizer", "y = 1 iff chi^ is 0 or 1", not_1, between, some),
-            ("discretizer", "y = 1 iff every chi~ is 0 or in [1 - 2d, 1]",
-             _against(edge.then(y), [[JUST_0], [plus]], _inside(JUST_1)), literal, "only if, for every choice"),
-            ("discretizer", "y = 1 iff chi^ = chi~ = 0, or chi^ = 1 and chi~ is in [1 - 2d, 1]",
-             not_1, between or literal, some),
-            ("negation", "it is in [0, 2d] or in [1 - 2d, 1]",
-             _against(no, [[JUST_0], [plus]], _inside(low, plus)), None, "as printed"),
-            ("negation", "it is in [0, 2d] iff chi~ is in [1 - 2d, 1]",
-             _against(no, [[plus]], _inside(low)), _against(no, [[JUST_0]], _apart(low)), "as printed"),
-            ("negation", "it is in [1 - 2d, 1] iff chi~ = 0",
-             _against(no, [[JUST_0]], _inside(plus)), _against(no, [[plus]], _apart(plus)), "as printed"),
-            ("clause", "c is in [0, 8d + 2d^2] iff all literals are in [0, 2d]",
-             _against(c, [all_false], _inside(false)), _against(c, some_true, _apart(false)),
-             "if so, c is in [0, 8d + 12d^2], and reaches both ends"),
-            ("clause", "c is in [1 - 4d - 4d^2, 1] iff a literal is in [1 - 2d, 1]",
-             _against(c, some_true, _inside(true)), _against(c, [all_false], _apart(true)),
-             "if; only if, for d < (sqrt(13) - 3) / 8 = 0.0756..., where 8d + 12d^2 < 1 - 4d - 4d^2"),
-            ("conjunction", "8d + 2d^2 < 1 - 4d - 4d^2, for d < 2/25", printed, None,
-             "as printed; but false and true clauses are apart for d < 0.0756... only"),
-            ("conjunction", "c~ = m iff every c = 1", _against(both, [[JUST_1] * 2], _inside((m, m))),
-             _against_less(both, lambda s: [(s, s), UNIT], m, ONE), some),
-            ("conjunction", "c~ <= m - 1 + 8d + 2d^2 iff some c is in [0, 8d + 2d^2]",
-             _against(both, [[false, UNIT]], _inside((ZERO, m - 1 + false[1]))), lowest,
-             f"if; not only if: true clauses can be as low from m = {k} on"),
-            ("end", "z = 1/2 iff n~ = n and c~ = m", _against(end, [[(n, n), (m, m)]], _inside(TIE)),
-             lacking, f"{some}; z is at most 1/2"),
-            ("sketch", "shifts change M(x) by factors between 1 - p1(d) and 1 + p2(d)",
-             _against(c, [[JUST_0] * 3], _inside(JUST_0)), None,
-             "a clause of zeros has M(x) = 0 and reaches 2d, which no factor does"),
-        ]  # fmt: skip
-        return [LemmaCheck(*row) for row in table]
+        corners = (Counterexample(inputs, choice, several.output(inputs, choice)) for choice in choices)
+        lowest = next(corner for corner in corners if corner.output <= k - 1 + false[1])
+        found: list[tuple[Counterexample | None, Counterexample | None]] = [
+            (_against(self.generating(), [[JUST_1]], _inside(UNIT)), None),
+            (not_1, between),
+            (_against(edge.then(y), [[JUST_0], [plus]], _inside(JUST_1)), literal),
+            (not_1, between or literal),
+            (_against(no, [[JUST_0], [plus]], _inside(low, plus)), None),
+            (_against(no, [[plus]], _inside(low)), _against(no, [[JUST_0]], _apart(low))),
+            (_against(no, [[JUST_0]], _inside(plus)), _against(no, [[plus]], _apart(plus))),
+            (_against(c, [all_false], _inside(false)), _against(c, some_true, _apart(false))),
+            (_against(c, some_true, _inside(true)), _against(c, [all_false], _apart(true))),
+            (printed, None),
+            (_against(both, [[JUST_1] * 2], _inside((m, m))), _against_less(both, lambda s: [(s, s), UNIT], m, ONE)),
+            (_against(both, [[false, UNIT]], _inside((ZERO, m - 1 + false[1]))), lowest),
+            (_against(end, [[(n, n), (m, m)]], _inside(TIE)), lacking),
+            (_against(c, [[JUST_0] * 3], _inside(JUST_0)), None),
+        ]
+        said = csv.reader(Path(__file__).with_name("lemmas.csv").read_text(encoding="utf-8").splitlines())
+        return [
+            LemmaCheck(gadget, statement, *against, corrected.format(k=k))
+            for (gadget, statement, corrected), against in zip(said, found, strict=True)
+        ]
 
     def pinned(self, variables: int, clauses: int) -> int:
-        """How many parameters of the end gadget must be at their upper end for z = 1/2, in the network of a formula.
-
-        With one of them, the choices with z = 1/2 lie in a face of the box of all choices: they are a null set.
-        """
+        """How many parameters of the end gadget must be at their upper end for z = 1/2: with any, a null set."""
         # y and c are at most 1, so n~ is at most n, c~ at most m, z at most 1/2. The upper end of z is affine in that
         # of each parameter: lower with one at its lower end, it is lower with that one anywhere but at its upper end.
         asked = {"variables": variables, "clauses": clauses}
@@ -323,21 +290,11 @@ class PaperGadgets:
 
 @dataclass(frozen=True, eq=False)
 class PaperReduction:
-    """The paper's network of a formula: its output z is 1/2 for some choice iff the formula is satisfiable.
-
-    Attributes
-    ----------
-    formula : Formula
-    gadgets : PaperGadgets
-    network : GadgetNetwork
-        With an input 1 for each variable, and seven hidden layers.
-    X : ndarray of shape (1, n)
-    delta : float
-    """
+    """The paper's network of a formula: its output z is 1/2 for some choice iff the formula is satisfiable."""
 
     formula: Formula
     gadgets: PaperGadgets
-    network: GadgetNetwork
+    network: GadgetNetwork  # with an input 1 for each variable, and seven hidden layers
     X: Floats
     delta: float
 

@@ -1,46 +1,36 @@
-"""Theorems 1 and 2, executable: robustness is as hard a question as whether a formula can be true.
+"""Theorems 1 and 2 and the Distinct-Realizations Problem: robustness is as hard as whether a formula can be true.
 
-Every parameter of the network moves by up to delta, those that are 0 as well. With n variables, ``delta = 1 / (8 (n +
-1)**2)`` is so small that a unit of the second layer, whose inputs lie between 0 and 1, is moved by at most ``eta =
-delta (n + 1)``; and the input ``1 / (2 delta) - 1`` is so large that the first layer can be moved to any value.
-
-- Generating: one unit per variable, weight 0 and bias 1/2. Its value chi is 1/2, and shifts move it to any
-  number between 0 and 1.
-- Discretizer: ``p = relu(1 - 2 chi)`` and ``q = relu(2 chi - 1)`` add up to 1 where chi is 0 or 1, and to less between.
-- Negation: "not x" is ``1 - chi``, so a negated literal adds chi where the literal itself subtracts it, and lowers the
-  bias by 1.
-- Clause: ``t = relu(1 - (number of true literals))`` is 1 if no literal is true, else 0.
-- Conjunction and end: the output adds all p and q, subtracts all t, and compares with n. It is half of `gap` where each
-  chi is 0 or 1 and each clause is true, and at most minus half of `gap` if the assignment nearest to the chi breaks a
-  clause, whatever the shift.
-
-The paper's own gadgets reach the tie of their network on a null set only. These leave room on both sides.
-
-`reduction` turns a formula into a network with two hidden layers, an input and a delta, so that class 0 survives every
-shift exactly if no assignment makes the formula true. With one hidden layer the same question takes linear time.
+Units, delta and gap of the network of a formula are explained in the chapter on theory of the documentation.
 """
 
-from __future__ import annotations
-
 import math
+import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from apas._typing import Floats
-from apas.certification.certificate import Witness
-from apas.errors import InputError
-from apas.models.base import class_indices
+from apas._validation import check_probability
+from apas.certification.api import certify
+from apas.certification.certificate import Certificate, Witness
+from apas.certification.claims import Every, Verdict
+from apas.certification.question import SHIFTS, Method, pick
+from apas.errors import InputError, Unsupported
+from apas.models.as_model import as_model, encoded_rows
+from apas.models.base import ROUNDING, Dense, class_indices, offers
 from apas.models.feedforward import FeedForward
+from apas.shifts.base import Bounded, Box, Region, ShiftSet
 from apas.shifts.box_rounding import inside_box, within_box
 from apas.shifts.linf import LinfShifts
 from apas.theory.formula import Formula, check_assignment
 from apas.worst_case.enumeration.box_bounds import margin_ranges
 from apas.worst_case.enumeration.splitting import float_below
-from apas.worst_case.exact_arithmetic import exact_margin
+from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_margin, exact_sign
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class GadgetUnit:
 
 
 def shift_size(variables: int) -> Fraction:
-    """How far each parameter moves: delta."""
+    """How far each parameter moves: so little that a unit with inputs in [0, 1] is moved by at most delta (n + 1)."""
     return Fraction(1, 8 * (variables + 1) ** 2)
 
 
@@ -84,29 +74,17 @@ def clause_unit(literals: Iterable[int]) -> GadgetUnit:
     return GadgetUnit(weights, Fraction(1 - sum(weight > 0 for weight in weights.values())))
 
 
-#: How often the size of the box is halved before giving up.
-HALVINGS = 60
+HALVINGS = 60  # of the box, before giving up
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """A box of shifted models, all in the set, on each of which the row is not valid.
+    """A box of shifted models, all in the set, on each of which the row is not valid."""
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (k,)
-        Ends of each parameter.
-    margin : float
-        On every model of the box the margin is at most this, which is below 0.
-    log10_share : float
-        Decimal logarithm of the share of the set that the box takes up, rounded down; a lower bound on the share of
-        shifts that fail.
-    """
-
-    low: Floats
+    low: Floats  # ends of each parameter, shape (k,)
     high: Floats
-    margin: float
-    log10_share: float
+    margin: float  # at most this on every model of the box, and below 0
+    log10_share: float  # of the set, rounded down: so large a share of the shifts fails at least
 
 
 def failing_neighbourhood(
@@ -118,17 +96,11 @@ def failing_neighbourhood(
 
     Parameters
     ----------
-    model : FeedForward
     x : ndarray of shape (1, features)
-    delta : float
     witness : ndarray of shape (k,) or Witness
         Parameters of a shifted model on which the margin of the row is below 0.
     target : label
         The class that is to be kept.
-
-    Returns
-    -------
-    Neighbourhood
 
     Examples
     --------
@@ -160,15 +132,12 @@ def read_witness(witness: Any, model: FeedForward, radii: Floats | float, delta:
     given, base = getattr(witness, "parameters", None), model.parameters.values
     values = given(model) if callable(given) else witness
     if np.shape(values) != base.shape or not within_box(base, radii, delta, np.asarray(values)).all():
-        raise InputError(
-            f"`witness` must be {len(base)} parameters within delta = {delta:g} of those of the network; pass the "
-            "witness of a certificate."
-        )
+        wanted = f"{len(base)} parameters within delta = {delta:g} of those of the network"
+        raise InputError(f"`witness` must be {wanted}; pass the witness of a certificate.")
     return np.asarray(values, dtype=np.float64)
 
 
-#: Numbers of a network that is built, at most (80 MB).
-MOST = 10_000_000
+MOST = 10_000_000  # numbers of a network that is built (80 MB)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,18 +146,8 @@ class Reduction:
 
     It does exactly if no assignment makes the formula true. The set is that of ``LinfShifts()``.
 
-    Attributes
-    ----------
-    formula : Formula
-    model : FeedForward
-        Fully connected, relu, sizes 1, n, 2n + m, 1 for n variables and m clauses.
-    X : ndarray of shape (1, 1)
-        The row.
-    delta : float
-        ``1 / (8 (n + 1)**2)``, rounded down.
-    gap : Fraction
-        A shifted model that stands for a solution has the logit gap / 2, up to the rounding of its parameters. If
-        there is no solution, every shifted model has a logit of at most -gap / 2.
+    A shifted model that stands for a solution has the logit gap / 2, up to the rounding of its parameters. If there is
+    no solution, every shifted model has a logit of at most -gap / 2.
 
     Examples
     --------
@@ -200,9 +159,9 @@ class Reduction:
     """
 
     formula: Formula
-    model: FeedForward
-    X: Floats
-    delta: float
+    model: FeedForward  # fully connected, relu, sizes 1, n, 2n + m, 1 for n variables and m clauses
+    X: Floats  # the row, shape (1, 1)
+    delta: float  # ``1 / (8 (n + 1)**2)``, rounded down
     gap: Fraction
     target: int = field(default=0, init=False)
 
@@ -213,19 +172,12 @@ class Reduction:
         """
         truth = check_assignment(assignment, self.formula.variables)
         move = np.zeros(len(self.model.parameters))
-        signs = np.where(truth, 1.0, -1.0)
         for tensor in self.model.parameters.split(move)[:2]:
-            tensor[...] = signs
+            tensor[...] = np.where(truth, 1.0, -1.0)
         return inside_box(self.model.parameters.values, 1.0, self.delta, move)
 
     def assignment(self, witness: Floats | Witness) -> tuple[bool, ...]:
-        """Read the assignment off a shifted model that gives class 1; it makes the formula true.
-
-        Parameters
-        ----------
-        witness : ndarray of shape (k,) or Witness
-            Parameters of a shifted model, or the witness of a certificate.
-        """
+        """Read the assignment off a shifted model that gives class 1; it makes the formula true."""
         values = read_witness(witness, self.model, 1.0, self.delta)
         if self.logit(values) < 0:
             raise InputError("`witness` must be a shifted model that gives class 1, but its logit is negative.")
@@ -250,7 +202,7 @@ def reduction(formula: Formula) -> Reduction:
     Notes
     -----
     delta and the output's bias are rounded down, so that the claim about formulas without a solution holds for the
-    float64 numbers of the network as they are. `apas.theory.hardness` says what each unit is for.
+    float64 numbers of the network as they are.
 
     References
     ----------
@@ -263,23 +215,17 @@ def reduction(formula: Formula) -> Reduction:
     <FeedForward 1-3-7-1, relu, sigmoid output, classes [0, 1]>
     """
     if not isinstance(formula, Formula):
-        raise InputError(
-            f"`formula` must be a Formula, got {type(formula).__name__}; read one with Formula.from_dimacs(text)."
-        )
+        got = type(formula).__name__
+        raise InputError(f"`formula` must be a Formula, got {got}; read one with Formula.from_dimacs(text).")
     n, clauses = formula.variables, formula.needed
     if (numbers := (n + 2) * (2 * n + len(clauses)) + 2 * n + 1) > MOST:
-        raise InputError(
-            f"`formula` must give a network of at most {MOST} parameters, got {numbers} for {n} variables and "
-            f"{len(clauses)} clauses; take a smaller one."
-        )
-    first = _layer([generating_unit() for _ in range(n)], 1)
+        got = f"got {numbers} for {n} variables and {len(clauses)} clauses"
+        raise InputError(f"`formula` must give a network of at most {MOST} parameters, {got}; take a smaller one.")
+    first = _layer([generating_unit()] * n, 1)
     lower, upper = zip(*(discretizer_units(i) for i in range(n)), strict=True)
-    second = _layer([*lower, *upper, *(clause_unit(clause) for clause in clauses)], n)
-    signs = np.array([1.0] * (2 * n) + [-1.0] * len(clauses))
-    room = gap(n)
-    model = FeedForward(
-        [first[0], second[0], signs[:, None]], [first[1], second[1], [float_below(-n + room / 2)]], activation="relu"
-    )
+    second, room = _layer([*lower, *upper, *map(clause_unit, clauses)], n), gap(n)
+    last = np.array([1.0] * (2 * n) + [-1.0] * len(clauses))[:, None], np.array([float_below(-n + room / 2)])
+    model = FeedForward(*zip(first, second, last, strict=True), activation="relu")
     return Reduction(formula, model, np.array([[float(input_value(n))]]), float_below(shift_size(n)), room)
 
 
@@ -287,6 +233,122 @@ def _layer(units: Sequence[GadgetUnit], inputs: int) -> tuple[Floats, Floats]:
     """Weights (inputs, units) and biases of a layer."""
     weights = np.zeros((inputs, len(units)))
     for j, unit in enumerate(units):
-        for i, weight in unit.weights.items():
-            weights[i, j] = weight
+        weights[list(unit.weights), j] = list(unit.weights.values())
     return weights, np.array([float(unit.bias) for unit in units])
+
+
+class Answer(StrEnum):
+    """What is known about a yes-or-no question."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctRealizations:
+    """Whether two models of the set give outputs below, and at or above, a threshold; with the two models.
+
+    Without a "yes" one of them at most is known: the model itself.
+    """
+
+    answer: Answer
+    below: FeedForward | None
+    above: FeedForward | None
+    threshold: float
+    delta: float
+    certificate: Certificate  # every shift keeps the class of the model itself, which a "yes" refutes and a "no" proves
+    reason: str
+
+    def __bool__(self) -> bool:
+        raise TypeError('the answer may be "unknown": compare .answer with "yes", "no" or "unknown".')
+
+    def sentence(self) -> str:
+        """Say the answer in words that are true as they stand."""
+        sides = f"outputs below, and at or above, {self.threshold:g}"
+        what = f"at delta = {self.delta:g} there are two shifted models with {sides}"
+        if self.answer is Answer.UNKNOWN:
+            return f"unknown: it is not settled whether {what}; {self.reason}."
+        said = what if self.answer is Answer.YES else f"it is not so that {what}"
+        return f"{self.answer}: {said}; {self.reason}."
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+
+def distinct_realizations(
+    model: Any, x: Any, delta: float, tau: float, *, shifts: ShiftSet | str = "linf", method: Method | str | None = None
+) -> DistinctRealizations:
+    """Answer the Distinct-Realizations Problem (DRP): whether ``M1(x) < tau <= M2(x)`` for two models of the set.
+
+    The model itself is one of the set. So the question is whether some shift takes `x` to the other side of `tau`.
+
+    Parameters
+    ----------
+    model : object
+        A dense network with two classes: see `as_model`.
+    x : array_like of shape (features,) or (1, features), or data frame with one row
+    tau : float
+        What outputs are compared with: probabilities of class 1, or the number itself of networks with
+        ``output="identity"``. Takes the place of the model's own threshold. Probabilities are compared by their logits,
+        that of `tau` rounded to float64.
+    method : Method or str, optional
+        One that speaks of every shift; unless given, ``"exact"`` in a box and ``"cascade"`` elsewhere.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0]]], [[0.0]], output="identity")
+    >>> found = distinct_realizations(net, [2.0], 0.125, 1.75)
+    >>> str(found.answer), found.above.margin(np.array([[2.0]]), 1), found.below.margin(np.array([[2.0]]), 1)
+    ('yes', array([0.25]), array([-0.125]))
+    """
+    given = as_model(model)
+    if not offers(given, Dense) or len(given.classes) != 2:
+        raise Unsupported("`model` of distinct_realizations must be a dense network with two classes.")
+    chosen = pick(shifts, SHIFTS, ShiftSet, "shifts")
+    geometry = chosen.geometry(given.parameters) if offers(chosen, Bounded) else None
+    if not isinstance(geometry, Region):
+        sets = "a LinfShifts or an LpShifts, or a SparseShifts"
+        raise Unsupported(f"`shifts` of distinct_realizations must be {sets}, got {chosen!r}.")
+    flat = isinstance(x, list | tuple) and x and not isinstance(x[0], list | tuple | np.ndarray)
+    rows = encoded_rows(given, [x] if flat else x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else x)[1]
+    if len(rows) != 1:
+        raise InputError(f"`x` of distinct_realizations must be one row, got {len(rows)}; ask about one at a time.")
+    network = _with_threshold(given.as_feedforward(), tau)
+    label = network.classes[1 if float(network.margin(rows, network.classes[1])[0]) >= 0 else 0]
+    method = method or ("exact" if isinstance(geometry, Box) else "cascade")
+    found = certify(network, rows, delta, target=label, shifts=chosen, method=method, rng=0)[0]
+    if not isinstance(found.claim, Every):
+        raise InputError(f'`method` of distinct_realizations must speak of every shift, got {method!r}; use "exact".')
+    sides: list[FeedForward | None] = [None, None]
+    answer, reason, side = Answer.UNKNOWN, found.reason, _side(network, rows)
+    if side is None:
+        reason = "the output of the model itself is the threshold, up to rounding"
+    else:
+        sides[side] = network
+        if found.verdict is Verdict.CERTIFIED:
+            answer = Answer.NO
+        elif found.witness is not None:
+            answer, sides[1 - side] = Answer.YES, network.with_parameters(found.witness.parameters(network))
+    return DistinctRealizations(answer, sides[0], sides[1], float(tau), float(found.delta), found, reason)
+
+
+def _with_threshold(network: FeedForward, tau: Any) -> FeedForward:
+    if network.output != "identity":
+        tau = check_probability(tau, "tau", "distinct_realizations")
+    elif isinstance(tau, bool) or not isinstance(tau, Real) or not math.isfinite(tau):
+        raise InputError(f"`tau` of distinct_realizations must be a finite number, got {reprlib.repr(tau)}.")
+    return network.with_options(threshold=float(tau), feature_names=None)
+
+
+def _side(network: FeedForward, row: Floats) -> int | None:
+    """1 if the output is at or above the threshold, 0 if below, None if rounding leaves that open."""
+    margin = float(network.margin(row, network.classes[1])[0])
+    if PIECEWISE_LINEAR.issuperset(network.activations):
+        sign = exact_sign(network.weights, network.biases, network.activations, row[0], 1, network.offset)
+        known = (sign >= 0) == (margin >= 0)
+    else:
+        still = np.zeros(len(network.parameters))
+        known = abs(margin) > ROUNDING * float(network.margin_scale(row, still)[0])
+    return int(margin >= 0) if known else None

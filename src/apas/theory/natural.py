@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,13 +60,10 @@ class Moments:
 
 
 def t_test(moments: Moments, alternative: str) -> tuple[Floats, Floats]:
-    """Student's t and its p-value, per column, for the hypothesis that the expectation is 0.
-
-    Exact for normal numbers; for others an approximation that gets better with their count. Numbers that are all the
-    same have t = 0 and p = 1 if they are 0, else an infinite t.
-    """
+    """Student's t and its p-value, per column, that the expectation is 0: exact for normal numbers."""
     from scipy.special import stdtr
 
+    # numbers that are all the same have t = 0 and p = 1 if they are 0, else an infinite t
     error = np.sqrt(moments.variance / moments.count)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(moments.mean == 0, 0.0, moments.mean / error)
@@ -76,11 +73,9 @@ def t_test(moments: Moments, alternative: str) -> tuple[Floats, Floats]:
 
 
 def mean_reach(count: int, deviation: Floats, width: Floats, risk: float) -> Floats:
-    """How far an expectation can be above (or below) the mean of independent numbers from a range of this width.
-
-    Each side is passed with a probability of at most `risk`, for every distribution and every count of at least 2:
-    Maurer and Pontil (2009), "Empirical Bernstein bounds and sample variance penalization", COLT, Theorem 4.
-    """
+    """How far an expectation can be above (or below) the mean of independent numbers from a range of this width."""
+    # Each side is passed with a probability of at most `risk`, for every distribution and every count of at least 2:
+    # Maurer and Pontil (2009), "Empirical Bernstein bounds and sample variance penalization", COLT, Theorem 4.
     log = math.log(2 / risk)
     return np.asarray(deviation * math.sqrt(2 * log / count) + width * 7 * log / (3 * (count - 1)))
 
@@ -94,60 +89,30 @@ def spread_reach(count: int, width: Floats, risk: float) -> Floats:
 class NaturalEvidence:
     """Evidence about a set of shifts, row by row; from `is_naturally_occurring`.
 
-    Attributes
-    ----------
-    measure : str
-        The distribution of the shifts, in words.
-    delta : float
-    draws : int
-    entropy : int
-        Seed of the draws.
-    quantity : str
-        What was looked at: "output" or "margin".
-    confidence : float
-        With which `mean_low`, `mean_high`, `variance_low` and `variance_high` of one row hold together; of all rows
-        together if `simultaneous`.
-    simultaneous : bool
-    alternative : str
-        What the t-test looks for.
-    original, mean : ndarray of shape (rows,)
-        What the model itself gives, and the shifted models on average.
-    difference : ndarray of shape (rows,)
-        Mean magnitude of what shifted models give differently.
-    variance : ndarray of shape (rows,)
-        Of the sample.
-    t, p_values : ndarray of shape (rows,)
-        Of the t-test, each row by itself; an approximation unless the outputs are normal.
-    mean_low, mean_high : ndarray of shape (rows,)
-        Bounds on the expectation, for every distribution; infinite where no range of the outputs is known.
-    variance_low, variance_high : ndarray of shape (rows,)
-        Bounds on the variance, likewise.
-    variance_limit : float or None
-        The largest variance that counts as small, if given.
-    lipschitz_base, lipschitz_shifted : float or None
-        Upper bounds on the Lipschitz constants of the model itself and of every shifted model (of `ObservedShifts`
-        only those listed), not the constants themselves; None where no bound is known.
+    Arrays have an entry per row.
     """
 
-    measure: str
+    measure: str  # the distribution of the shifts, in words
     delta: float
     draws: int
-    entropy: int
-    quantity: str
-    confidence: float
+    entropy: int  # seed of the draws
+    quantity: str  # what was looked at: "output" or "margin"
+    confidence: float  # with which the bounds of a row hold together; of all rows together if `simultaneous`
     simultaneous: bool
-    alternative: str
-    original: Floats
-    mean: Floats
-    difference: Floats
-    variance: Floats
+    alternative: str  # what the t-test looks for
+    original: Floats  # what the model itself gives
+    mean: Floats  # what shifted models give on average
+    difference: Floats  # mean magnitude of what shifted models give differently
+    variance: Floats  # of the sample
     t: Floats
-    p_values: Floats
-    mean_low: Floats
+    p_values: Floats  # of the t-test, each row by itself; an approximation unless the outputs are normal
+    mean_low: Floats  # bounds on the expectation, for every distribution; infinite where no range of outputs is known
     mean_high: Floats
-    variance_low: Floats
+    variance_low: Floats  # bounds on the variance, likewise
     variance_high: Floats
-    variance_limit: float | None
+    variance_limit: float | None  # the largest variance that counts as small, if given
+    # upper bounds on the Lipschitz constants of the model itself and of every shifted model (of `ObservedShifts` only
+    # those listed), not the constants themselves; None where no bound is known
     lipschitz_base: float | None
     lipschitz_shifted: float | None
 
@@ -180,10 +145,7 @@ class NaturalEvidence:
 
     @property
     def verdict(self) -> Verdict:
-        """``REFUTED`` if the bounds on a mean or variance speak against it, with `confidence`; else ``UNKNOWN``.
-
-        Without `simultaneous` the confidence is that of a single row, and several rows may err.
-        """
+        """``REFUTED`` if the bounds on a mean or variance speak against it, with `confidence`; else ``UNKNOWN``."""
         return Verdict.REFUTED if (self.moved | self.scattered).any() else Verdict.UNKNOWN
 
     def sentence(self) -> str:
@@ -211,21 +173,19 @@ class NaturalEvidence:
         """One line per row."""
         import pandas as pd
 
-        return pd.DataFrame({name: getattr(self, name) for name in (*_COLUMNS, "rejected", "moved", "scattered")})
+        return pd.DataFrame({name: getattr(self, name) for name in (*_columns(), "rejected", "moved", "scattered")})
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; None stands for what is infinite."""
-        arrays = {name: [v if np.isfinite(v) else None for v in getattr(self, name).tolist()] for name in _COLUMNS}
+        arrays = {name: [v if np.isfinite(v) else None for v in getattr(self, name).tolist()] for name in _columns()}
         return {name: arrays.get(name, getattr(self, name)) for name in self.__dataclass_fields__}
 
     def __str__(self) -> str:
         return self.sentence()
 
 
-_COLUMNS = (
-    "original", "mean", "difference", "variance", "t", "p_values",
-    "mean_low", "mean_high", "variance_low", "variance_high",
-)  # fmt: skip
+def _columns() -> list[str]:
+    return [field.name for field in fields(NaturalEvidence) if field.type == "Floats"]
 
 
 def is_naturally_occurring(
@@ -251,10 +211,6 @@ def is_naturally_occurring(
     ----------
     model : object
         A fitted classifier: see `as_model`.
-    X : array_like or data frame of shape (rows, features)
-        Where to look.
-    shifts : ShiftSet or str, default "linf"
-        The set, with the distribution that it draws from.
     delta : float
         Size of the shifts. For `ObservedShifts` 1 or None.
     n_samples : int, optional
@@ -266,7 +222,7 @@ def is_naturally_occurring(
     variance_limit : float, optional
         The largest variance that counts as small.
     alternative : {"two-sided", "less", "greater"}
-        What the t-test looks for in the expected output: any difference, or a lesser or a greater one.
+        What the t-test looks for in the expected output.
     quantity : {"output", "margin"}
         ``"output"``: the probability of class 1, or the number itself of networks with ``output="identity"``.
         ``"margin"``: what decides the class, for any model.
@@ -275,18 +231,12 @@ def is_naturally_occurring(
     rng : None, int or numpy.random.Generator
         Seed of the draws; recorded in the result.
 
-    Returns
-    -------
-    NaturalEvidence
-
     Notes
     -----
-    The conditions are those of the paper's Definition 5. The t-test is that of its appendix; its p-value is exact for
-    normal outputs and approximate for others. Beside it stand bounds that hold for every distribution, where the
-    outputs are known to lie in a range: empirical Bernstein bounds on the mean and those of Maurer and Pontil on the
-    standard deviation. The verdict rests on these alone.
-    Lipschitz constants are bounded from above, for dense networks (`lipschitz_bound`), with respect to the
-    Euclidean distance of inputs in model units.
+    The conditions are those of the paper's Definition 5, the t-test that of its appendix. Beside it stand bounds that
+    hold for every distribution, where the outputs are known to lie in a range: empirical Bernstein bounds on the mean
+    and those of Maurer and Pontil on the standard deviation. The verdict rests on these alone. Lipschitz constants are
+    those of dense networks (`lipschitz_bound`), with respect to the Euclidean distance of inputs in model units.
 
     Examples
     --------
@@ -297,8 +247,7 @@ def is_naturally_occurring(
     ('REFUTED', True)
     """
     net = as_model(model)
-    choices = (("alternative", alternative, ALTERNATIVES), ("quantity", quantity, QUANTITIES))
-    for name, value, known in choices:
+    for name, value, known in (("alternative", alternative, ALTERNATIVES), ("quantity", quantity, QUANTITIES)):
         if value not in known:
             raise InputError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {value!r}.")
     level = check_probability(confidence, "confidence", "is_naturally_occurring")
@@ -308,9 +257,8 @@ def is_naturally_occurring(
         raise InputError("`delta` must be given: it is how far the parameters move.")
     label = _label(net, quantity, target)
     offset, logistic = _reading(net, shifts) if quantity == "output" else (0.0, False)
-    question = Question.ask(
-        net, X, target=label, delta=delta, shifts=shifts, method="sampling", simultaneous=simultaneous
-    )
+    about: dict[str, Any] = {"target": label, "delta": delta, "shifts": shifts, "simultaneous": simultaneous}
+    question = Question.ask(net, X, method="sampling", **about)
     if not len(question):
         raise InputError("`X` of is_naturally_occurring must hold at least one row, got none.")
     samples = _samples(question.shifts, n_samples)
@@ -325,29 +273,21 @@ def is_naturally_occurring(
     low, high = _range(question, original, offset, logistic)
     # four bounds per row, each with a quarter of its risk
     spread = np.sqrt(moments.variance)
-    reach = mean_reach(samples, spread, high - low, risk / 4)
+    mean, reach = original + moments.mean, mean_reach(samples, spread, high - low, risk / 4)
     wide = spread_reach(samples, high - low, risk / 4)
     base, shifted = _lipschitz(question, quantity == "margin")
+    asked: dict[str, Any] = {"measure": question.measure, "delta": float(question.delta[0]), "draws": samples}
+    asked |= {"entropy": entropy, "quantity": quantity, "confidence": level, "simultaneous": bool(simultaneous)}
+    asked |= {"variance_limit": None if variance_limit is None else float(variance_limit), "alternative": alternative}
+    asked |= {"original": original, "mean": mean, "difference": moments.magnitude, "variance": moments.variance}
     return NaturalEvidence(
-        measure=question.measure,
-        delta=float(question.delta[0]),
-        draws=samples,
-        entropy=entropy,
-        quantity=quantity,
-        confidence=level,
-        simultaneous=bool(simultaneous),
-        alternative=alternative,
-        original=original,
-        mean=original + moments.mean,
-        difference=moments.magnitude,
-        variance=moments.variance,
+        **asked,
         t=t,
         p_values=p,
-        mean_low=np.maximum(low, original + moments.mean - reach),
-        mean_high=np.minimum(high, original + moments.mean + reach),
+        mean_low=np.maximum(low, mean - reach),
+        mean_high=np.minimum(high, mean + reach),
         variance_low=np.maximum(0.0, spread - wide) ** 2,
         variance_high=np.minimum((spread + wide) ** 2, ((high - low) / 2) ** 2),
-        variance_limit=None if variance_limit is None else float(variance_limit),
         lipschitz_base=base,
         lipschitz_shifted=shifted,
     )
@@ -396,9 +336,8 @@ def _samples(shifts: ShiftSet, asked: int | None) -> int:
         check_integer(asked, "n_samples", "is_naturally_occurring", least=2)
     count = models_used(shifts, asked) if offers(shifts, Listed) else asked or 1000
     if count < 2:
-        raise InputError(
-            f"`models` of {type(shifts).__name__} must number at least 2 here, got 1; a variance needs two."
-        )
+        name = type(shifts).__name__
+        raise InputError(f"`models` of {name} must number at least 2 here, got 1; a variance needs two.")
     return count
 
 
@@ -432,24 +371,20 @@ def _lipschitz(question: Question, margin: bool) -> tuple[float | None, float | 
     return base, lipschitz_bound(question.network, float(question.delta.max()) * question.radii, margin=margin)
 
 
-#: Room for the rounding of norms and products, which are exact to about 1e-14 of their size.
-NORM_ROUNDING = 1e-9
+NORM_ROUNDING = 1e-9  # room for the rounding of norms and products, which are exact to about 1e-14 of their size
 
 
 def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin: bool = False) -> float:
     """A bound on how fast the output changes with the input: ``|f(x) - f(y)| <= bound * ||x - y||_2``.
 
-    An upper bound, not the constant itself: the lesser of the product of the layers' norms and of the norm of the
-    product of their magnitudes. It holds for all inputs.
+    For all inputs: the lesser of the product of the layers' norms and of the norm of the product of their magnitudes.
 
     Parameters
     ----------
-    network : FeedForward
     reach : ndarray of shape (k,), optional
         How far each parameter may move; the bound then holds for every network of that box.
     margin : bool, default False
-        Take the margin (the logit, or the lead over the best other class) in place of the output, which is the
-        probability of class 1 for networks with two classes and ``output`` other than "identity".
+        Take the margin (the logit, or the lead over the best other class) in place of the output.
 
     Examples
     --------
@@ -466,11 +401,10 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
         # by the triangle inequality: what a shift adds has at most the Frobenius norm of how far the entries move
         norm *= forward.steepest(name) * (float(np.linalg.norm(w, 2)) + float(np.linalg.norm(r)))
     bounds = []
-    last, count = (network.weights[-1], reaches[-1]), network.weights[-1].shape[1]
+    last, far = network.weights[-1].T, reaches[-1].T
     # weights and reaches of every difference of scores that a margin can be
-    pairs = [(i, j) for i in range(count) for j in range(i)]
-    leads = [(last[0][:, i] - last[0][:, j], last[1][:, i] + last[1][:, j]) for i, j in pairs]
-    for v, r in leads or [(last[0][:, 0], last[1][:, 0])]:
+    leads = [(last[i] - last[j], far[i] + far[j]) for i in range(len(last)) for j in range(i)]
+    for v, r in leads or [(last[0], far[0])]:
         # backwards through magnitudes: each entry bounds the derivative with respect to one unit over the whole box
         slopes = np.abs(v) + r
         for w, r_w, name in reversed(hidden):

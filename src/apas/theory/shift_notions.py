@@ -1,14 +1,9 @@
-"""Lemma 3, both directions: plausible shifts that do not occur naturally, and natural ones that are not plausible.
-
-A set of shifts is *plausible* if no parameter moves by more than delta (Definition 6 of the paper), and *naturally
-occurring* if the expected output of a shifted model is that of the model itself, its variance is small, and the shifted
-models are Lipschitz continuous (Definition 5). Neither notion contains the other.
-"""
+"""Lemma 3, both directions: plausible shifts (Definition 6) that are not natural (Definition 5), and the reverse."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -22,20 +17,16 @@ from apas.errors import InputError
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate
 
-#: A sum of this many uniform terms takes 65,536 corners.
-MOST_TERMS = 16
-#: Nodes of the quadrature in each direction, and how many points it may take in all.
-NODES, MOST_POINTS = 40, 10**7
+MOST_TERMS = 16  # a sum of so many uniform terms takes 65,536 corners
+NODES, MOST_POINTS = 40, 10**7  # of the quadrature in each direction, and in all
 #: Activations whose derivatives all exist, so that the quadrature converges faster than any power.
 SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "identity")
 
 
 def expected_relu(centre: Fraction, reaches: Sequence[Fraction]) -> Fraction:
-    """The expectation of ``relu(centre + sum(reach * u))`` for independent u, uniform on [-1, 1]; without rounding.
-
-    The function whose mixed differences over a box are wanted is the iterated integral of relu, ``relu(z)**(k + 1) / (k
-    + 1)!``. The expectation is its alternating sum over the corners of the box, divided by the volume.
-    """
+    """The expectation of ``relu(centre + sum(reach * u))`` for independent u, uniform on [-1, 1]; without rounding."""
+    # the iterated integral of relu is ``relu(z)**(k + 1) / (k + 1)!``: its alternating sum over the corners of the box,
+    # divided by the volume
     moving = [abs(Fraction(reach)) for reach in reaches if reach]
     if len(moving) > MOST_TERMS:
         raise InputError(f"`reaches` must hold at most {MOST_TERMS} numbers other than 0, got {len(moving)}.")
@@ -74,8 +65,7 @@ _Rational = tuple[Fraction, ...]
 class PlausibleExample:
     """A network with one hidden layer and no biases, a row, and a delta, in rational numbers.
 
-    A shifted model has every weight uniform within delta, independently. So its expected output is the sum of the
-    output weights times the expected activations.
+    A shifted model has every weight uniform within delta, independently.
 
     Parameters
     ----------
@@ -85,7 +75,6 @@ class PlausibleExample:
         One weight per hidden unit.
     point : tuple of Fraction
         The row.
-    delta : Fraction
 
     Examples
     --------
@@ -110,22 +99,14 @@ class PlausibleExample:
 
     def value(self) -> Fraction:
         """The output of the model itself with relu units, without rounding."""
-        return sum((v * max(z, Fraction(0)) for v, z in zip(self.output, self._sums(), strict=True)), Fraction(0))
+        return _dot(self.output, (max(z, Fraction(0)) for z in self._sums()))
 
     def expectation(self) -> Fraction:
         """The expected output of a shifted model with relu units, without rounding."""
-        terms = (v * expected_relu(z, self._reaches()) for v, z in zip(self.output, self._sums(), strict=True))
-        return sum(terms, Fraction(0))
+        return _dot(self.output, (expected_relu(z, self._reaches()) for z in self._sums()))
 
     def difference(self, activation: str) -> tuple[float, float]:
-        """Expected output minus output for a smooth activation, by quadrature, and how sure its digits are.
-
-        Returns
-        -------
-        difference : float
-        change : float
-            How much it changes when half of the nodes are taken: an indication of its error, not a bound.
-        """
+        """Expected output minus output for a smooth activation, and how much of it changes with half of the nodes."""
         reaches = [float(reach) for reach in self._reaches()]
         found = [expected_activation(activation, float(z), reaches) for z in self._sums()]
         weights = [float(v) for v in self.output]
@@ -136,14 +117,15 @@ class PlausibleExample:
 
     def _sums(self) -> list[Fraction]:
         """What enters each hidden unit of the model itself."""
-        return [
-            sum((x * w for x, w in zip(self.point, column, strict=True)), Fraction(0))
-            for column in zip(*self.hidden, strict=True)
-        ]
+        return [_dot(self.point, column) for column in zip(*self.hidden, strict=True)]
 
     def _reaches(self) -> list[Fraction]:
         """How far each input can move what enters a unit."""
         return [self.delta * abs(x) for x in self.point]
+
+
+def _dot(left: Iterable[Fraction], right: Iterable[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
 
 
 #: The 2-2-1 network, counterfactual and delta by which the paper proves the first direction of Lemma 3. Its expected
@@ -160,13 +142,8 @@ LEMMA_EXAMPLE = PlausibleExample(
 class UnboundedFamily:
     """The other direction: ``relu(1/2 - relu(x - theta))``, with theta at or above all the data.
 
-    Whatever `theta` grows by, the output is 1/2 on all the data, so that shifts of any size occur naturally; and no
-    delta contains them all.
-
-    Parameters
-    ----------
-    theta : float
-        The largest number of the data.
+    Whatever `theta`, the largest number of the data, grows by, the output is 1/2 on all the data, so that shifts of any
+    size occur naturally; and no delta contains them all.
 
     Examples
     --------

@@ -1,28 +1,21 @@
 """Branch and bound on the phases of units: exact worst-case answers without a solver.
 
-Where the margin has a kink that bends down it is the least of two pieces, and the least of a least needs no
-constraint: fixing a *phase* replaces the kink by one of its pieces on the whole box, and the least of the two bounds is
-a bound. Which piece is the least one depends on the sign of what enters the kink; that sign may be taken as known in a
-case, and enters its bound with a Lagrange multiplier. Kinks that bend up are covered by all lines through them, whose
-slopes are optimised together with the multipliers. With every phase fixed and the best slopes the bound of a network
-with two hidden layers is exact; deeper ones can stay open, since the sign with which a unit enters the margin then
-depends on the slopes above it.
-
-All open cases are bounded together. What is proved holds in real arithmetic: a case is closed only if its bound
-exceeds what rounding can have added.
+A kink that bends down is the least of two pieces, so that fixing its *phase* needs no constraint; the sign that a phase
+tells of its argument enters with a Lagrange multiplier. Slopes of kinks that bend up are optimised with these.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apas._typing import Bools, Floats, Indices
 from apas.worst_case import linear
-from apas.worst_case.attack.unit_pushes import RivalPushes
+from apas.worst_case.attack import RivalPushes
 from apas.worst_case.linear import CarriedBound, LayerLines, Objective, Pencil, Relaxation, Units
 
 _Phases = NDArray[np.int8]
@@ -41,17 +34,13 @@ PATIENCE = 6
 CHUNK, WORK, FEW, STORE = 512, 10**8, 4, 1 << 26
 
 
-@dataclass(frozen=True)
-class PhaseResult:
-    """What became of a row: proved, a shift that may break it, or neither."""
+class PhaseResult(NamedTuple):
+    """Whether a row is proved, a lower bound, the pushes per hidden layer with the least margin found, and that."""
 
     proved: bool
     bound: float
-    """The margin is at least this."""
     pushes: list[Floats] | None
-    """Of the shift with the least margin found, one array of shape (units,) per hidden layer."""
     least: float
-    """Its margin, as computed."""
     nodes: int
 
 
@@ -128,10 +117,7 @@ class _PhaseTree:
 
 @dataclass
 class _Cases:
-    """Open cases: their phases, one array per kind of split, and slopes, two arrays per layer but one.
-
-    `bound` is what was proved of each, `stuck` counts the rounds in which it could not be split.
-    """
+    """Open cases: phases per kind of split, slopes per layer but one, what was proved, rounds without a split."""
 
     phases: list[_Phases]
     slopes: list[_Slopes]
@@ -151,11 +137,9 @@ class _Cases:
 
 
 class PhaseSearch:
-    """Depth-first branch and bound of one row against one rival, a chunk of cases at a time.
+    """Depth-first branch and bound of one row against one rival, a chunk of cases at a time; it can be run on."""
 
-    Of the cases that wait, the newest come next, so that about one chunk waits per depth: memory grows with the depth
-    of the tree, not with the number of cases. A search that ran out of time or cases can be run on.
-    """
+    # the newest cases come next: memory grows with the depth of the tree, not with the number of cases
 
     def __init__(
         self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines], pushes: RivalPushes, allowance: float
@@ -197,7 +181,11 @@ class PhaseSearch:
         goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (goal.lin, goal.rho, goal.const)))
         current, top = tree.lines(cases_.phases, cases_.slopes), len(tree.base) - 1
         carried = linear.carried_back(tree.layers, current, goal, top)
-        self._note(_attack(pushes, carried.coefficients))
+        # push every unit against its coefficient, and improve the shifts whose margins are least
+        starts = [np.where(c >= 0, -1.0, 1.0) for c in carried.coefficients]
+        several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
+        order = np.argsort(several.margins(starts)[0])[:4]
+        self._note(*several.take(order).improve([s[order] for s in starts]))
         highest = np.maximum(cases_.bound, carried.bound)  # a part of a case is bounded by what the whole was
         means: list[Floats] = []
         for step in range(STUCK_STEPS if cases_.stuck.any() else STEPS):
@@ -218,7 +206,10 @@ class PhaseSearch:
         if not len(left) or not means or time.monotonic() > self.deadline:
             return left
         # the points at which the bound was least, on average: where the least margin is not at a corner
-        self._note(_try_activations(pushes, [m[open_cases] for m in means]))
+        several = pushes.take(np.zeros(len(open_cases), dtype=np.intp))
+        starts = several.towards([m[open_cases] for m in means])
+        margins, _ = several.margins(starts)
+        self._note(margins, starts)
         if self.least < -self.allowance:
             return left
         _, _, arguments, points = linear.gradients(tree.layers, current, carried)
@@ -227,29 +218,11 @@ class PhaseSearch:
         self.nodes += len(left)
         return left
 
-    def _note(self, found: tuple[float, list[Floats]]) -> None:
-        if found[0] < self.least:
-            self.least, self.best = found
-
-
-def _attack(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
-    """The least margin among shifts that push every unit against its coefficient, improved where it is least."""
-    starts = [np.where(c >= 0, -1.0, 1.0) for c in coefficients]
-    several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
-    margins, _ = several.margins(starts)
-    order = np.argsort(margins)[:4]
-    improved, shifts = several.take(order).improve([s[order] for s in starts])
-    i = int(np.argmin(improved))
-    return float(improved[i]), [s[i] for s in shifts]
-
-
-def _try_activations(pushes: RivalPushes, points: list[Floats]) -> tuple[float, list[Floats]]:
-    """The least margin among shifts that bring the units near given activations."""
-    several = pushes.take(np.zeros(len(points[0]), dtype=np.intp))
-    starts = several.towards(points)
-    margins, _ = several.margins(starts)
-    i = int(np.argmin(margins))
-    return float(margins[i]), [s[i] for s in starts]
+    def _note(self, margins: Floats, shifts: list[Floats]) -> None:
+        """Keep the shift with the least margin."""
+        i = int(np.argmin(margins))
+        if margins[i] < self.least:
+            self.least, self.best = float(margins[i]), [s[i] for s in shifts]
 
 
 def _branch(open_cases: _Cases, gaps: list[Floats]) -> _Cases:

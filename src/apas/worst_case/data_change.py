@@ -30,10 +30,8 @@ PIECES = 32
 
 
 def secant(m: Floats, t: Floats) -> Floats:
-    """Mean slope of the logistic function between m and m + t, t > 0, with a small relative error.
-
-    p(m + t) - p(m) = 2 sinh(t / 2) sqrt(p'(m) p'(m + t)), written so that nothing cancels or overflows.
-    """
+    """Mean slope of the logistic function between m and m + t, t > 0, with a small relative error."""
+    # p(m + t) - p(m) = 2 sinh(t / 2) sqrt(p'(m) p'(m + t)), written so that nothing cancels or overflows
     a, b = np.abs(m), np.abs(m + t)
     grown = -np.expm1(-t) * np.exp(-0.5 * np.maximum(a + b - t, 0.0))
     return np.asarray(grown / (t * (1 + np.exp(-a)) * (1 + np.exp(-b))))
@@ -59,10 +57,7 @@ class RefitBall:
 
 
 class RefitScores(WhitenedFit):
-    """Bounds on the score of rows over every refit after at most k changes of one kind.
-
-    `tolerance` is how large the gradient at a refit may be in the norm of the inverse Hessian at the minimiser.
-    """
+    """Bounds on scores over every refit after k changes; its gradient is within `tolerance` in the inverse Hessian."""
 
     def __init__(self, problem: FitProblem, kind: str, tolerance: float, added: AddedRows) -> None:
         super().__init__(problem)
@@ -140,18 +135,8 @@ class RefitScores(WhitenedFit):
             return RefitBall(radius, _below(room / self._cost_of_added(radius))), grown
         return self._largest(radius, flat, room, matrix, error), grown
 
-    def _costs(self, radius: float, flat: Floats) -> Floats:
-        """Per row the most that its change can take from the gradient's growth, without its norm."""
-        effects = self.effects(radius)
-        cost = np.maximum(effects.up, effects.down)
-        if self.kind == "relabelled":
-            return cost
-        residual = self.problem.weights * np.abs(self.problem.residuals(self.m)) * (1 + 2 * self.relative)
-        residual += 0.0 if self.problem.logistic else self.problem.weights * (self.off + RELATIVE * np.abs(self.m))
-        return np.asarray(np.minimum(cost, (residual + flat * self._widths(radius)) * (1 + 4 * UNIT)))
-
     def _cost_of_added(self, radius: float) -> float:
-        """The same for an added row, with its norm."""
+        """The most that an added row can take from the gradient's growth."""
         if not self.reach:
             return 0.0
         most = 1.0
@@ -163,7 +148,12 @@ class RefitScores(WhitenedFit):
 
     def _largest(self, radius: float, flat: Floats, room: float, matrix: Floats, error: float) -> RefitBall:
         """The most changes whose refits lie within a radius, by a sum of the largest costs or a quadratic bound."""
-        b, extra = self._costs(radius, flat), self._cost_of_added(radius)
+        # per row the most that its change can take from the gradient's growth, without its norm
+        b, extra = np.maximum(*self.effects(radius)[:2]), self._cost_of_added(radius)
+        if self.kind != "relabelled":
+            residual = self.problem.weights * np.abs(self.problem.residuals(self.m)) * (1 + 2 * self.relative)
+            residual += 0.0 if self.problem.logistic else self.problem.weights * (self.off + RELATIVE * np.abs(self.m))
+            b = np.minimum(b, (residual + flat * self._widths(radius)) * (1 + 4 * UNIT))
         costs = b * self.norms * (1 + 8 * UNIT)
         order = np.argsort(-costs, kind="stable")
         b, costs = b[order], costs[order]
@@ -273,10 +263,7 @@ class RefitScores(WhitenedFit):
         return math.sqrt(max(0.0, float(pairs.sum())) + error) * self.wide
 
     def worst_added(self, v: Floats, radius: float) -> tuple[float, Floats, float, Floats]:
-        """How much an added row can take from the score of a whitened row at most; about the worst one, and its label.
-
-        Last a mix of such rows that takes about as much as the bound says.
-        """
+        """The most an added row can take from a score; about the worst row, its label, and a mix that takes as much."""
         points, _ = self.added.points
         white = points @ self.W.T
         scores, effects = points @ self.theta, white @ v
@@ -292,11 +279,9 @@ class RefitScores(WhitenedFit):
         return max(found, key=lambda worst: worst[0])
 
     def _most_along(self, scores: Floats, effects: Floats, wide: float, off: float) -> tuple[float, Floats, Floats]:
-        """An upper bound on effect times residual over added rows, a row that comes close, and a mix that comes closer.
-
-        In the plane of scores and effects the rows fill a polygon, a sum of one per group. The residual grows with the
-        score, so the upper side of it counts: its edges, by falling slope, start at the least score.
-        """
+        """An upper bound on effect times residual over added rows, a row that comes close, and a closer mix."""
+        # in the plane of scores and effects the rows fill a polygon, a sum of one per group. Residuals grow with the
+        # score, so the upper side of it counts: its edges, by falling slope, start at the least score
         points, starts = self.added.points
         at, edges = np.zeros(points.shape[1]), list[tuple[float, float, float, Floats]]()
         s, e = 0.0, 0.0

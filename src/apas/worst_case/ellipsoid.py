@@ -1,9 +1,4 @@
-"""Least margins while parameters move in an ellipsoid: in closed form where only the output layer moves.
-
-There the margin against a rival is ``f + g . m`` for a change m of the parameters, and its least value over
-``m = delta L s``, ``|s| <= 1``, is ``f - delta |L'g|`` (Cauchy-Schwarz, attained at ``s = -L'g / |L'g|``). Where
-earlier layers move too, the box around the ellipsoid bounds it.
-"""
+"""Least margins in an ellipsoid of parameters: ``f - delta |L'g|`` if only the output layer moves, else of a box."""
 
 from __future__ import annotations
 
@@ -12,8 +7,7 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ellipsoid
-from apas.worst_case.ball.least_margins import is_exact_ball
-from apas.worst_case.ball.lipschitz import BallSlopes, margins_against
+from apas.worst_case.ball import BallSlopes, is_exact_ball, margins_against
 from apas.worst_case.intervals import Boxes, provable_radius
 
 #: By what share a radius is lowered until its bound, rounding included, is above 0.

@@ -1,8 +1,7 @@
 """Margins of piecewise linear networks without any rounding.
 
-Every float64 is a whole number times a power of two, and so is every sum and product of such numbers. A layer is
-brought to one common power of two, after which its arithmetic is that of Python's unbounded integers: some thirty
-times faster than `fractions.Fraction`, which looks for a common divisor after each operation.
+A float64 is a whole number times a power of two: with one common power per layer its arithmetic is that of unbounded
+integers, some thirty times faster than `fractions.Fraction`.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ def _margin(
 def _layer(numbers: list[int], power: int, w: Floats, b: Floats) -> _Scaled:
     # switched-off units need no weights: as a rule half of the work
     live = [i for i, number in enumerate(numbers) if number]
-    # the bias is the weight of an input that is always 1
-    numbers, power = _below_one([numbers[i] for i in live], power)
+    # the bias is the weight of an input that is always 1, which must be a multiple of the power too
+    numbers, power = [numbers[i] << max(power, 0) for i in live], min(power, 0)
     numbers.append(1 << -power)
     weights = np.vstack([w[live], b])
     whole, up, scale = _mantissas(weights)
@@ -92,11 +91,6 @@ def _layer(numbers: list[int], power: int, w: Floats, b: Floats) -> _Scaled:
     halves = int.from_bytes((b"\0" * (step - 1) + b"\x80") * len(b), "little")
     sums = (sum(map(mul, numbers, long)) + halves).to_bytes(step * len(b), "little")
     return [int.from_bytes(sums[i : i + step], "little") - more for i in range(0, len(sums), step)], power + scale
-
-
-def _below_one(numbers: list[int], power: int) -> _Scaled:
-    """The same numbers as multiples of a power of two that 1 is a multiple of as well."""
-    return ([number << power for number in numbers], 0) if power > 0 else (numbers, power)
 
 
 def is_piecewise_linear(activations: Iterable[str]) -> bool:

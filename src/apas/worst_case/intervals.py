@@ -1,13 +1,7 @@
 """Interval arithmetic through dense networks whose parameters move, and the largest delta that it proves.
 
-For a fixed row the intervals of the first hidden layer are exact, since each unit has its own weights; with at most one
-hidden layer so is the least margin, because then no parameter is used twice. Deeper networks get a sound lower bound.
-
-The arithmetic is ordinary float64; its rounding errors are bounded from the magnitudes behind the sums
-(`FeedForward.margin_scale`) and subtracted at the end, so that the bound holds in real arithmetic.
-
-The least margin never rises with delta, so the predicate "proved at delta" is bracketed and the bracket closed by the
-secant method, with bisection as a safeguard. What is returned is the end that was proved.
+Exact with at most one hidden layer, where no parameter is used twice. Rounding is bounded from the magnitudes behind
+the sums and taken off, so that bounds hold in real arithmetic.
 """
 
 from __future__ import annotations
@@ -91,12 +85,10 @@ PRODUCTS = 1 << 18
 
 
 class MovingWeights:
-    """A matrix whose entries each lie within a reach of their middle, (inputs, outputs).
+    """A matrix whose entries each lie within a reach of their middle, (inputs, outputs)."""
 
-    For given activations a the sum of products ranges from ``l(a) = a @ middle - abs(a) @ reach`` to
-    ``u(a) = a @ middle + abs(a) @ reach``. While a runs through a box, each term of l is least, and each of u largest,
-    at an end; so both come from products of matrices split by sign, without looking at the terms one by one.
-    """
+    # sums range from l(a) = a @ middle - abs(a) @ reach to u(a); over a box of a each term of l is least, of u largest,
+    # at an end: both come from products of matrices split by sign, without looking at the terms one by one
 
     def __init__(self, middle: Floats, reach: Floats) -> None:
         self.middle, self.reach = middle, reach
@@ -129,8 +121,10 @@ class MovingWeights:
         """Least and largest l, least and largest u over the box of each row."""
         if not positive:
             least, most = self.outer(low, high)
-            inner_most, inner_least = self.inner(low, high)
-            return least, inner_most, inner_least, most
+            above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
+            below -= above
+            inner = above @ self._low[1] + below @ self._high[1], above @ self._high[0] + below @ self._low[0]
+            return least, *inner, most
         middle, spread = 0.5 * (low + high), 0.5 * (high - low)
         down, down_spread = middle @ self.low, spread @ np.abs(self.low)
         up, up_spread = middle @ self.high, spread @ np.abs(self.high)
@@ -142,15 +136,6 @@ class MovingWeights:
             least, most = self.outer(low, high)
             return np.where(upper, most, least)
         return np.hstack([low, high]) @ np.where(upper, self._high[1], self._low[0])
-
-    def inner(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats]:
-        """Largest l and least u over the box of each row."""
-        if positive:
-            ends = np.hstack([low, high])
-            return ends @ self._low[1], ends @ self._high[0]
-        above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
-        below -= above
-        return above @ self._low[1] + below @ self._high[1], above @ self._high[0] + below @ self._low[0]
 
     def _separate(self, above: Floats, below: Floats, least: Floats, most: Floats) -> None:
         """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""
@@ -251,11 +236,8 @@ def moving_layers(net: FeedForward, radii: Floats, delta: float = 1.0) -> list[M
 
 
 def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: Floats) -> list[Floats]:
-    """Per layer and row a bound on the sum of magnitudes behind its values, the margin last.
-
-    It is at least `FeedForward.margin_scale`, and takes much less time: the sum over a layer instead of each unit.
-    `reach` is one number if all parameters share it: 0 if nothing moves.
-    """
+    """Per layer and row a bound on the magnitudes behind its values; the margin's, last, is at least its scale."""
+    # the sum over a layer instead of each unit; `reach` is one number if all parameters share it: 0 if nothing moves
     x = np.abs(X)
     given: Any = x @ net.layer_sizes[0][0], x.sum(axis=1), delta
     if len(X) == 1:  # numbers of Python's instead of arrays of one number each: several times faster
@@ -452,39 +434,28 @@ def provable_radius(boxes: Boxes, limit: float) -> tuple[Floats, Floats]:
     open_rows = np.flatnonzero(~refused & ~proved_all)
     if len(open_rows):
         part = boxes if len(open_rows) == len(boxes.X) else boxes.take(open_rows)
-        low[open_rows], high[open_rows] = _close(part, float(limit), at_low[open_rows], at_high[open_rows])
+        low[open_rows], high[open_rows] = _root(part, float(limit), at_low[open_rows], at_high[open_rows])
+        # that is the root of the bound as computed; rounding, whose effect is tiny, is allowed for by stepping down
+        proved = cut_last_bits(low[open_rows])
+        start, step = proved.copy(), 2.0**-36
+        for _ in range(20):
+            failing = ~(part.bound(proved) - part.error(proved) > 0)
+            if not failing.any():
+                break
+            proved[failing] = start[failing] * (1 - step)
+            step = min(8 * step, 1.0)
+        else:
+            proved[failing] = 0.0
+        low[open_rows] = proved
     low[proved_all], high[proved_all] = limit, np.inf
     high[refused & ~proved_all] = 0.0
     return low, high
 
 
 def cut_last_bits(deltas: Floats) -> Floats:
-    """Deltas cut down to 37 bits: the last ones, which depend on what rows are asked about together, do not show.
-
-    It takes away about what the allowance for rounding does, so that what is left is proved as a rule.
-    """
+    """Deltas cut down to 37 bits: the last ones depend on what rows are asked about together, and do not show."""
     fraction, exponent = np.frexp(deltas * (1 - 2.0**-40))
     return np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
-
-
-def _close(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[Floats, Floats]:
-    """Narrow the brackets [0, limit] of all rows around the largest proved delta.
-
-    The root of the bound as computed is found first; then the allowance for rounding, whose effect is tiny, is taken
-    into account by stepping down from it.
-    """
-    low, high = _root(boxes, limit, at_low, at_high)
-    proved = cut_last_bits(low)
-    start, step = proved.copy(), 2.0**-36
-    for _ in range(20):
-        failing = ~(boxes.bound(proved) - boxes.error(proved) > 0)
-        if not failing.any():
-            break
-        proved[failing] = start[failing] * (1 - step)
-        step = min(8 * step, 1.0)
-    else:
-        proved[failing] = 0.0
-    return proved, high
 
 
 def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[Floats, Floats]:
@@ -514,10 +485,7 @@ def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[
 
 
 def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
-    """Per row a direction u of the unit ball with least margin on ``theta + delta u``; None if it is not known.
-
-    With at most one hidden layer of monotone units every term of the margin can be made least by itself.
-    """
+    """Per row a direction of the unit box with the least margin; None beyond one hidden layer of monotone units."""
     net, X, wanted = boxes.net, boxes.X, boxes.wanted
     if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
         return None

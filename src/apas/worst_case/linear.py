@@ -1,21 +1,7 @@
 """Linear bounds (in the manner of CROWN) with weights and biases as what moves.
 
-A layer of a shifted network gives each unit a pre-activation between ``l(a)`` and ``u(a)``. Where a bound needs the
-unit small, ``y = l(a)`` and the activation itself counts; where it needs the unit large, ``y = -u(a)`` and its mirror
-image ``-act(-y)``. Either way a line ``slope * y + height`` that lies below on the range of y is wanted, with a slope
-of at least 0.
-
-Where several lines will do they form a *pencil*: all slopes between two ends, through one pivot. Where the function is
-the least of two pieces (a kink that bends down), each piece is a pencil of its own, and the function is as large as
-the least of the two: the two *cases* that `apas.worst_case.branch_and_bound` distinguishes.
-
-The margin is carried backwards through the network as ``lin . a - rho . abs(a) + const``, a lower bound on it in terms
-of the activations a of one layer: ``rho`` collects how far the weights above can move against a. Each activation is
-replaced by a line below it (`pencil`), each ``-abs(a)`` by its chord, until the first hidden layer is
-reached, whose activations fill a box exactly; there the least value is a closed form.
-
-Any slopes within their pencils give a sound bound. The bound is concave in the slopes of one layer, and its gradient
-is known from where the least value is attained, so that slopes are improved by a few ascent steps.
+Carried backwards: `lin . a - rho . abs(a) + const`, rho from the weights above. Where a unit should be small y = l(a)
+counts, else the mirror image at y = -u(a); all slopes of a `Pencil` are sound, and improved by ascent.
 """
 
 from __future__ import annotations
@@ -80,8 +66,15 @@ def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
     if kind == "leaky_relu":
         slope = numbers[0]
-        if mirrored:
-            return _falling_kink(low, high, slope)
+        if mirrored:  # min(y, slope y): the chord, or the piece itself
+            left = np.minimum(low, 0.0)
+            width = np.maximum(high, 0.0) - left
+            # the share of the way on which the slope is 1: a quotient of two numbers of which the first is not larger,
+            # and so 0 above the kink, 1 below it, and nowhere beyond, whatever is rounded
+            chord = np.divide(-left, width, out=np.zeros_like(low), where=width > 0)
+            if slope:
+                chord = slope + (1 - slope) * chord
+            return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
         # max(y, slope y): all lines through the kink
         return Pencil(np.where(low >= 0, 1.0, slope), np.where((high <= 0) & (low < 0), slope, 1.0), zero, zero)
     if kind == "clip":
@@ -90,10 +83,8 @@ def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
 
 
 def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Pencil, Pencil] | None:
-    """The two pieces whose least is the activation (or its mirror image), if it has a kink that bends down.
-
-    Outside the interval of a kink both pieces are the pencil itself, so that nothing is gained by telling them apart.
-    """
+    """The two pieces whose least is the activation (or its mirror image), if it has a kink that bends down."""
+    # outside the interval of a kink both pieces are the pencil itself
     if "*" in name:
         parts = [(n, low[..., p], high[..., p]) for n, p in units_of(name)]
         found = [(cases(*part, mirrored=mirrored), pencil(*part, mirrored=mirrored)) for part in parts]
@@ -113,28 +104,15 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
         first, last = _ends(numbers, mirrored=mirrored)
         bends = (low < last) & (high > last)
         whole, below = _clip(low, high, first, last), _clip(low, np.minimum(high, last), first, last)
-        return _where(bends, below, whole), _where(bends, _line(zero, zero + last), whole)
+        return tuple(
+            Pencil(*(np.where(bends, *both) for both in zip(vars(p).values(), vars(whole).values(), strict=True)))
+            for p in (below, _line(zero, zero + last))
+        )  # type: ignore[return-value]
     return None
-
-
-def _where(condition: Bools, yes: Pencil, no: Pencil) -> Pencil:
-    return Pencil(*(np.where(condition, getattr(yes, name), getattr(no, name)) for name in vars(yes)))
 
 
 def _line(slope: Floats, height: Floats) -> Pencil:
     return Pencil(slope, slope, np.zeros_like(slope), height)
-
-
-def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
-    """min(y, slope y): the chord, or the piece itself."""
-    left = np.minimum(low, 0.0)
-    width = np.maximum(high, 0.0) - left
-    # the share of the way on which the slope is 1: a quotient of two numbers of which the first is not larger, and so 0
-    # above the kink, 1 below it, and nowhere beyond, whatever is rounded
-    chord = np.divide(-left, width, out=np.zeros_like(low), where=width > 0)
-    if slope:
-        chord = slope + (1 - slope) * chord
-    return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
 
 
 def _ends(ends: tuple[float, ...], *, mirrored: bool) -> tuple[float, float]:
@@ -193,10 +171,8 @@ def _smooth(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
 def _touching_point(
     name: str, low: Floats, high: Floats, at_high: Floats, value: Callable[[Floats], Floats]
 ) -> tuple[Floats, Bools]:
-    """Where the tangent to an S-shaped function passes just below its upper end; and where none does, but the chord.
-
-    A tangent on the convex part that is below the function at 0 and at the upper end is below all of the concave part.
-    """
+    """Where the tangent to an S-shaped function passes just below its upper end; and where none does, but the chord."""
+    # a tangent on the convex part that is below the function at 0 and at the upper end is below all of the concave part
     first, last = np.minimum(low, 0.0), np.minimum(high, 0.0)
 
     def overshoots(t: Floats) -> Bools:
@@ -230,11 +206,7 @@ def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Boo
 
 @dataclass(frozen=True)
 class Units:
-    """What the units of a hidden layer can be, each array (rows, units).
-
-    Given the activations before it, a unit's pre-activation runs from some l to some u: `low_l` to `high_l` bound the
-    one, `low_u` to `high_u` the other, `low` and `high` the activation.
-    """
+    """Units of a layer, (rows, units): ends of least (l) and largest (u) pre-activations, and of activations."""
 
     low_l: Floats
     high_l: Floats
@@ -259,11 +231,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class LayerLines:
-    """What a layer is replaced by: per unit a line for either side, and ``tilt * a + lift`` for the magnitude of a.
-
-    `down` holds the lines below the activation, used where the unit should be small, `up` those below its mirror
-    image; `down_slope` and `up_slope` are the ones chosen from them. `low` and `high` are the range of a.
-    """
+    """What replaces a layer: lines below the activation and its mirror image, and `tilt * a + lift` for abs(a)."""
 
     down: Pencil
     up: Pencil
@@ -330,10 +298,7 @@ def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class CarriedBound:
-    """A bound, and what it went through: per layer, the first one first, the coefficients on its activations.
-
-    `moved` holds the coefficients rho on their magnitudes.
-    """
+    """A bound, and per layer, the first one first, the coefficients on activations and, `moved`, on magnitudes."""
 
     bound: Floats
     coefficients: list[Floats]
@@ -375,11 +340,8 @@ def carried_back(
 def gradients(
     layers: Sequence[MovingLayer], lines: Sequence[LayerLines], carried: CarriedBound
 ) -> tuple[list[Floats], list[Floats | None], list[Floats], list[Floats]]:
-    """Where the bound is least: activations of all layers, and of all but the first the arguments of its lines.
-
-    Also the gradients of the bound by the slopes that it used and by the multipliers. The activations of the first
-    layer are at ends of their box; from there the values are carried forward along the lines.
-    """
+    """Gradients of the bound by slopes and multipliers, and where it is least: arguments and activations."""
+    # the first layer is at ends of its box; from there values are carried forward along the lines
     a = np.where(carried.coefficients[0] >= 0, lines[0].low, lines[0].high)
     by_slope, by_beta, arguments, points = list[Floats](), list[Floats | None](), list[Floats](), [a]
     for i in range(1, len(carried.coefficients)):
@@ -401,10 +363,7 @@ def gradients(
 def ascend(
     layers: Sequence[MovingLayer], lines: list[LayerLines], carried: CarriedBound, target: Floats
 ) -> tuple[list[LayerLines], list[Floats], list[Floats]]:
-    """One step of the slopes that would bring each item's bound to its target, were the bound linear in them.
-
-    Returns the new lines, and the arguments and points of `gradients`.
-    """
+    """One step of the slopes that would bring each bound to its target, were it linear; arguments and points, too."""
     by_slope, by_beta, arguments, points = gradients(layers, lines, carried)
     length = np.zeros(len(carried.bound))
     for i, gradient in enumerate(by_slope, start=1):
@@ -443,10 +402,7 @@ class Relaxation:
         self.layers = moving_layers(net, radii, delta)
 
     def relax(self, X: Floats) -> Relaxed:
-        """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
-
-        Also what rounding can change in a computed bound on the margin of each row.
-        """
+        """Ranges of all units for the rows `X`, their lines, and what rounding can change in a bound on the margin."""
         names, allowance = self.net.activations, self.allowance(X)
         first = self.layers[0]
         middle, spread = X @ first.middle + first.bias, first.spread(np.abs(X))

@@ -1,10 +1,7 @@
 """The least margin over a region of rows: of networks that were drawn, of every shift in a box, and of trees.
 
-A region in model units is ``corner + t @ ways`` with t in the unit cube: one coordinate per number that may differ from
-the row. So what enters the first hidden layer is a straight line in t, and there are few coordinates however many
-columns the model has. Linear bounds in t (in the manner of CROWN) are computed for many (draw, sub-box) pairs at once;
-a pair that is not settled is cut in two. A draw is kept only if bounds settle all of its sub-boxes, broken only by a
-row of the region that is computed to fail, and left open otherwise.
+What enters the first layer is a straight line in the few coordinates of a region; (draw, sub-box) pairs get linear
+bounds and are cut. Kept only by bounds, broken only by a row computed to fail, open otherwise.
 """
 
 from __future__ import annotations
@@ -12,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,15 +33,7 @@ SAME_SUM = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class AffineBox:
-    """The rows ``corner + t @ ways`` with t in the unit cube, in model units.
-
-    Parameters
-    ----------
-    corner : ndarray of shape (features,)
-    ways : ndarray of shape (p, features)
-    steps : ndarray of shape (p,)
-        Where t is a whole number of steps; 0 where it may be anything.
-    """
+    """Rows ``corner + t @ ways``, t in the unit cube and, where `steps` is not 0, a whole number of steps."""
 
     corner: Floats
     ways: Floats
@@ -59,15 +49,10 @@ class AffineBox:
         return np.where(self.steps > 0, np.clip(np.rint(t / whole) * whole, 0.0, 1.0), t)
 
     @property
-    def hull(self) -> tuple[Floats, Floats]:
-        """Least and largest value of each column."""
-        return self.corner + np.minimum(self.ways, 0).sum(axis=0), self.corner + np.maximum(self.ways, 0).sum(axis=0)
-
-    @property
     def largest(self) -> Floats:
         """The largest magnitude of each column, as one row."""
-        low, high = self.hull
-        return np.maximum(np.abs(low), np.abs(high))[None, :]
+        low, high = (self.corner + clipped(self.ways, 0).sum(axis=0) for clipped in (np.minimum, np.maximum))
+        return np.asarray(np.maximum(np.abs(low), np.abs(high))[None, :])
 
 
 def rounding_band(net: FeedForward, box: AffineBox, radii: Floats, delta: float) -> float:
@@ -82,15 +67,11 @@ def rounding_band(net: FeedForward, box: AffineBox, radii: Floats, delta: float)
 
 @dataclass(frozen=True, eq=False)
 class DrawnNetworks:
-    """Networks of one form as they meet a box: what enters their first layer as lines in t, and the layers behind.
-
-    `lines` has shape (networks, 1 + p, units): at the corner, then along each way. `behind` holds per further layer
-    weights and biases, stacked.
-    """
+    """Networks of one form as they meet a box: what enters their first layer as lines in t, and the layers behind."""
 
     net: FeedForward
-    lines: Floats
-    behind: list[tuple[Floats, Floats]]
+    lines: Floats  # of shape (networks, 1 + p, units): at the corner, then along each way
+    behind: list[tuple[Floats, Floats]]  # weights and biases of further layers, stacked
 
     @classmethod
     def of(cls, net: FeedForward, box: AffineBox, directions: Floats, delta: float) -> DrawnNetworks:
@@ -192,15 +173,18 @@ def _product(a: Floats, w: Floats) -> Floats:
     return np.asarray(np.einsum("nu,nuo->no", a, w))
 
 
-@dataclass(frozen=True)
-class RegionMargins:
-    """Per draw what is known of the least margin over a region.
-
-    Where it is above 0 it is a lower bound; below 0, or NaN, it is the margin of the row at `t`; 0 where it is open.
-    """
+class RegionMargins(NamedTuple):
+    """Per draw a lower bound above 0, or the margin (below 0 or NaN) of the row at `t` of a box, or 0: it is open."""
 
     margins: Floats
     t: Floats
+    box: Any = 0
+
+    def keep_worse(self, draws: Indices, here: RegionMargins, box: int) -> None:
+        """Take over what is worse in a further box: a failing row, then what is open, then the lower bound."""
+        worse = ~(here.margins >= self.margins[draws])
+        some = draws[worse]
+        self.margins[some], self.box[some], self.t[some] = here.margins[worse], box, here.t[worse]
 
 
 def least_margins_drawn(networks: DrawnNetworks, box: AffineBox, wanted: int, band: float) -> RegionMargins:
@@ -283,10 +267,7 @@ def _cut(draws: Indices, low: Floats, high: Floats, worth: Floats, steps: Floats
 def least_margin_every(
     net: FeedForward, box: AffineBox, wanted: int, radii: Floats, delta: float, splits: int = 256
 ) -> tuple[float, Floats, int]:
-    """A lower bound over all rows of a box and all shifts, the row at which it was least, and the number of sub-boxes.
-
-    Interval arithmetic, in which a unit's weights and the row move independently: exact without hidden layers.
-    """
+    """A lower bound over a box of rows and all shifts by intervals, the row where it is least, how many sub-boxes."""
     wanted_, rival = np.array([wanted]), rivals(net, np.array([wanted]))[0]
     reach = [delta * r for r in net.parameters.split(radii)]
     layers = [MovingWeights(w, r) for w, r in zip(net.weights, reach[::2], strict=True)]
@@ -326,19 +307,16 @@ def least_margin_every(
 def least_margin_trees(
     trees: Trees, box: AffineBox, wanted: int, margin: Callable[[Floats], Floats]
 ) -> tuple[float, Floats]:
-    """What `RegionMargins` holds, of one ensemble: its leaves are boxes, so that a grid of thresholds has all values.
-
-    `margin` is the library's own of rows in model units: what is read of the trees is compared with it, and it says
-    whether a row fails.
-    """
+    """What `RegionMargins` holds, of one ensemble on the grid of its thresholds; `margin` is the library's own."""
     p, moving = len(box.ways), np.abs(box.ways) > 0
+    nothing = 0.0, np.zeros(p)
     if (moving.sum(axis=1) > 1).any() or (moving.sum(axis=0) > 1).any():
-        return 0.0, np.zeros(p)  # a number that enters by several columns has no grid of its own
+        return nothing  # a number that enters by several columns has no grid of its own
     columns = moving.argmax(axis=1)
     level_columns = {int(trees.column[node]) for node in trees.levels}
     ends = trees.read(np.vstack([box.corner, box.corner + box.ways.sum(axis=0)]))
     if np.isnan(ends).any() or level_columns & set(columns.tolist()):
-        return 0.0, np.zeros(p)
+        return nothing
     places, insides = [], []
     for i, column in enumerate(columns):
         low, high = np.sort(ends[:, column])
@@ -351,9 +329,9 @@ def least_margin_trees(
         edges = np.concatenate([[low], asked, [high]])
         inside = (0.5 * (edges[:-1] + edges[1:]) - box.corner[column]) / box.ways[i, column]
         insides.append(np.clip(inside, 0.0, 1.0))
-    if np.prod([len(some) for some in places]) > CELLS:
-        return 0.0, np.zeros(p)
-    cells = np.tile(ends[0], (int(np.prod([len(some) for some in places])), 1))
+    if (count := int(np.prod([len(some) for some in places]))) > CELLS:
+        return nothing
+    cells = np.tile(ends[0], (count, 1))
     cells[:, columns] = np.array(list(itertools.product(*places))).reshape(len(cells), p)
     middles = np.array(list(itertools.product(*insides))).reshape(len(cells), p)
     sums, size = leaf_sums(trees, cells)
@@ -364,15 +342,16 @@ def least_margin_trees(
     some = np.unique(np.linspace(0, len(rows) - 1, min(64, len(rows))).astype(int))
     here, theirs = _lead(leaf_sums(trees, trees.read(rows[some]))[0], wanted), margin(rows[some])
     if (((here > band) & ~(theirs >= 0)) | ((here < -band) & ~(theirs <= 0))).any():
-        return 0.0, np.zeros(p)  # the trees are not what they seem
+        return nothing  # the trees are not what they seem
     if (ours > band).all():
         return float(ours.min()), np.zeros(p)
     for i in np.flatnonzero(~(ours > band)).tolist():
         t = box.on_steps(middles[i])
-        found = float(margin(box.rows(t)[None])[0])
-        if not found >= 0 and leaf_lead(trees, box.rows(t), wanted) < -band:
+        row = box.rows(t)[None]
+        found = float(margin(row)[0])
+        if not found >= 0 and _lead(leaf_sums(trees, trees.read(row))[0], wanted)[0] < -band:
             return min(found, -np.finfo(float).tiny), t
-    return 0.0, np.zeros(p)
+    return nothing
 
 
 def leaf_sums(trees: Trees, numbers: Floats) -> tuple[Floats, float]:
@@ -389,11 +368,6 @@ def leaf_sums(trees: Trees, numbers: Floats) -> tuple[Floats, float]:
         nodes = np.where(inner, np.where(left, trees.left[nodes], trees.right[nodes]), nodes)
     sizes = np.maximum.reduceat(np.abs(trees.value).max(axis=1), trees.roots).sum() + np.abs(trees.base).max()
     return trees.base + trees.value[nodes].sum(axis=1), float(sizes)
-
-
-def leaf_lead(trees: Trees, row: Floats, wanted: int) -> float:
-    """By how much the wanted class leads by the leaves of one row in model units."""
-    return float(_lead(leaf_sums(trees, trees.read(row[None]))[0], wanted)[0])
 
 
 def _lead(sums: Floats, wanted: int) -> Floats:

@@ -1,12 +1,7 @@
-"""Least margins of dense networks while at most a few parameters move, each within a reach of its own.
+"""Least margins while at most a few parameters move, each within its reach; a bias is the weight of an input of 1.
 
-Intervals again, but of the terms of a sum only as many change as parameters may move: of their falls the largest count.
-A range is computed for every number of moves that may have been spent on it, its *budget*, which the layers share.
-Units of the first hidden layer have no parameter in common: the budgets of the terms of a sum over them add up to its
-own, and the worst division is found unit by unit, as in a knapsack. With at most one hidden layer that is exact. In
-deeper layers every unit gets all that was spent before them: a bound, no looser than that of the box but for rounding.
-
-A bias is the weight of an input that is always 1.
+Of the falls of a sum the largest count. A range is kept per *budget*, the moves spent on it, which layers share: units
+of the first one divide theirs as in a knapsack (exact with one hidden layer), deeper ones get all that was spent.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from tree_refits import Problem, behind_encoder, loans
 
 import apas
-from apas.counterfactuals.search.leaf_table import EDGE, LeafTable
+from apas.counterfactuals.search.leaf_table import EDGE, Grid, LeafTable, RowGrid
 from apas.counterfactuals.search.refit_search import (
     SAVES,
     Demand,
@@ -31,6 +31,7 @@ from apas.counterfactuals.search.refit_search import (
     spread,
 )
 from apas.counterfactuals.sources import robust_optimum
+from apas.counterfactuals.sources.base import Search, Task
 from apas.models.base import ModelWrapper
 
 CLAIM = apas.Sampling(coverage=0.8, confidence=0.8)  # 8 refits, none of which may fail
@@ -143,6 +144,20 @@ def test_every_row_of_a_path_saves_something(monkeypatch):
     for path, x in zip(paths, problem.inputs, strict=True):
         costs = problem.space.costs(path, np.tile(x, (len(path), 1)))
         assert (costs[1:] <= (1 - SAVES) * costs[:-1] + 1e-12).all()
+
+
+def test_a_path_begins_with_the_safest_row_where_the_first_rung_is_out_of_reach():
+    task = Task(apas.FeedForward([[[1.0]]], [[-4.0]]), apas.FeatureSpace([apas.Feature("income", low=0, high=9)]))
+    values = np.arange(10.0)
+    grid = RowGrid(Search(task, 0, np.array([0.0]), 1), Grid((values,), (np.ones(10, dtype=bool),), (np.arange(10),)))
+    # the safest value is 8: mean 2.9 and standard deviation 1, while 6, 7 and 9 reach less
+    means = np.array([-9.0, -9, -9, -9, -9, 1.2, 2.6, 2.7, 2.9, 2.65])
+    search = RefitSearch(grid, lambda states: [np.stack([means, np.ones(10), means - 2]) for _ in states])
+    search.look([grid.start])
+    rungs = [Demand(k, 0.0) for k in (4.0, 3.0, 2.5, 1.0)]
+    assert search._cheapest_met(rungs, 0.05).ravel().tolist() == [8.0, 6.0, 5.0]
+    assert search._cheapest_met(rungs[2:], 0.05).ravel().tolist() == [6.0, 5.0]  # within reach: the cheapest
+    assert search._cheapest_met(rungs[:2], 0.05).shape == (0, 1)
 
 
 def test_catboost_with_categories_is_asked():

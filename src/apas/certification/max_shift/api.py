@@ -1,14 +1,7 @@
 """`max_shift`: the largest shift at which each row is certified.
 
-For one direction u let D be the first delta at which ``theta + delta u`` breaks the row. Draw n directions once and
-let c be the number of failures that `allowed_failures` grants n draws. Then with the stated confidence at least a share
-`coverage` of all directions has ``D >= D_(c+1)``, the (c+1)-th smallest of the n.
-
-*Proof.* Let q be the largest number with P(D >= q) >= coverage, so that P(D <= q) >= 1 - coverage. The claim fails
-only if D_(c+1) > q, that is, if at most c of the n draws are <= q; this has probability at most
-P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence. One sample, no search, hence no selection.
-
-On a grid the same holds with "first rung that fails" in place of D, and speaks of the rungs alone.
+Proof for draws: let D be the first delta at which a random direction breaks the row, and q the largest number with
+P(D >= q) >= coverage. D_(c+1) > q needs at most c of n draws <= q: P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence.
 """
 
 from __future__ import annotations
@@ -27,8 +20,7 @@ from apas._typing import Indices
 from apas._validation import check_integer
 from apas.certification.claims import Most
 from apas.certification.derived_seed import DerivedSeed
-from apas.certification.max_shift.confirm import confirm_rows, published_search
-from apas.certification.max_shift.grid import along_grid
+from apas.certification.max_shift.grid import along_grid, confirm_rows, published_search
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.max_shift.rays import along_rays
 from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace, not_valid, within_rounding
@@ -174,7 +166,7 @@ def sampled_answers(
     claim = sampler.claim(question)
     # first failures along rays, and proved deltas, are those of a dense network in a bounded set
     network = question.network if isinstance(question.geometry, Region) else None
-    proved, _, broken = proved_deltas(question, network, limit)
+    proved, broken = proved_deltas(question, network, limit)
 
     def look(rows: Indices, plan: Plan, told: Trace) -> list[MaxShift]:
         """What a number of rays says about some rows."""
@@ -209,12 +201,10 @@ def sampled_answers(
 def _until_tight(
     question: Question, sampler: Sampling, claim: Most, look: Callable[[Indices, Plan, Trace], list[MaxShift]]
 ) -> list[MaxShift]:
-    """Twice as many rays again and again, until `upper` is close to `delta` or the cap is reached.
-
-    With Y = [D <= q] of the proof above, "D_(c+1) > q with c = max{k: N_k <= n}" says that so few of n draws have Y
-    that the anytime test certifies. So with the stated confidence all these deltas are valid together, and so is the
-    largest of them; likewise all upper ends, from the failures that refute.
-    """
+    """Twice as many rays again and again, until `upper` is close to `delta` or the cap is reached."""
+    # with Y = [D <= q] of the proof above, "D_(c+1) > q with c = max{k: N_k <= n}" says that so few of n draws have Y
+    # that the anytime test certifies: with the stated confidence all these deltas are valid together, and so is the
+    # largest of them; likewise all upper ends, from the failures that refute
     test, cap = boundary(claim.coverage, claim.row_confidence), sampler.cap(question, claim)
     draws, rows = test.needed(0), np.arange(len(question))
     if cap < draws:

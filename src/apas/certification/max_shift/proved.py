@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Ellipsoid, Sparse
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.attack.unit_pushes import broken_radius
-from apas.worst_case.ball.least_margins import ball_radius
+from apas.worst_case.attack import broken_radius
+from apas.worst_case.ball import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.ellipsoid import ellipsoid_radius
 from apas.worst_case.intervals import Boxes, is_exact, provable_radius
@@ -50,17 +49,16 @@ REASONS = {
 }
 
 
-def proved_deltas(question: Question, network: FeedForward | None, limit: float) -> tuple[Floats, Floats, Floats]:
-    """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
+def proved_deltas(question: Question, network: FeedForward | None, limit: float) -> tuple[Floats, Floats]:
+    """Per row the proved delta, and the least one known to break."""
     broken = np.full(len(question), np.inf)
     if network is None:
-        return np.zeros(len(question)), broken.copy(), broken
+        return np.zeros(len(question)), broken
     if isinstance(question.geometry, Ball):
-        proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.hull, limit)
-        return proved, broken.copy(), broken
+        ball = question.radii, question.geometry.hull
+        return ball_radius(network, question.X, question.wanted, *ball, limit), broken
     if isinstance(question.geometry, Ellipsoid):
-        proved = ellipsoid_radius(network, question.X, question.wanted, question.geometry, limit)
-        return proved, broken.copy(), broken
+        return ellipsoid_radius(network, question.X, question.wanted, question.geometry, limit), broken
     boxes = Boxes(network, question.X, question.wanted, question.radii)
     if isinstance(question.geometry, Sparse):
         boxes = SparseBoxes(network, question.X, question.wanted, question.geometry)
@@ -79,15 +77,12 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
             beyond, units = broken_radius(network, some.X, some.wanted, question.radii, proved[part], limit)
             corners = units * question.radii
         broken[part] = first_break(some, corners, beyond)
-    return proved, open_end, broken
+    return proved, broken
 
 
 def first_break(question: Question, directions: Floats, delta: Floats) -> Floats:
-    """Per row the delta given, or a little more, at which its own direction breaks it beyond rounding; else infinite.
-
-    Evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
-    the set; a margin within rounding of 0 does not count, nor does one that is not a number.
-    """
+    """Per row the delta, or a little more, at which its own direction breaks it beyond rounding; else infinite."""
+    # evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
     broken = np.full(len(question), np.inf)
     for more in RAISES:
         rows = np.flatnonzero(np.isinf(broken) & np.isfinite(delta))
@@ -107,7 +102,7 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
     """Algorithm 4: the largest delta at which every shift is proved to keep the class, by one `kind` of method."""
     network = question.network
     assert network is not None
-    proved, _, broken = proved_deltas(question, network, limit)
+    proved, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
     if isinstance(question.geometry, Ball | Ellipsoid) or (isinstance(question.geometry, Sparse) and not closed):
@@ -120,30 +115,22 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
             for i, answer in zip(rows, in_parallel(_close_bracket, jobs, question.n_jobs), strict=True):
                 proved[i], broken[i] = answer
                 progress.advance(1)
-    return [
-        proved_answer(low, high, limit, claim, target, kind, REASONS[reason])
-        for low, high, target in zip(proved.tolist(), broken.tolist(), question.target, strict=True)
-    ]
-
-
-def proved_answer(low: float, high: float, limit: float, claim: Every, target: Any, kind: str, reason: str) -> MaxShift:
-    """Put into words what is proved up to `low` and broken at `high`."""
-    ended = low == limit
-    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection closes to CLOSED of the upper end
-    text = "never fails up to the limit" if ended else reason
-    text += ", and just beyond it a shift fails" if sharp and not ended else ""
-    if not low:
-        text = "the model itself is within rounding of the boundary, or no bound was found"
-    trace = {"method": kind, "claim": "every shift up to delta"}
-    return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
+    answers = list[MaxShift]()
+    for low, high, target in zip(proved.tolist(), broken.tolist(), question.target, strict=True):
+        ended = low == limit
+        sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection closes to CLOSED of the upper end
+        text = "never fails up to the limit" if ended else REASONS[reason]
+        text += ", and just beyond it a shift fails" if sharp and not ended else ""
+        if not low:
+            text = "the model itself is within rounding of the boundary, or no bound was found"
+        trace = {"method": kind, "claim": "every shift up to delta"}
+        answers.append(MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace))
+    return answers
 
 
 @dataclass
 class _DeltaBracket:
-    """The largest delta of one row: proved up to `low`, broken at `broken`, asked in between until the deadline.
-
-    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested.
-    """
+    """The largest delta of one row: proved up to `low`, broken at `broken`, asked in between until the deadline."""
 
     alone: Question
     low: float
@@ -154,15 +141,14 @@ class _DeltaBracket:
     def __post_init__(self) -> None:
         assert self.alone.network is not None
         self.network = self.alone.network
-        self.direction: Floats | None = None  # of the last shift that broke the row
 
     def decide(self, delta: float, steps: Sequence[str], seconds: float = np.inf) -> bool | None:
         """True if proved at `delta`, False if broken by a shift, else None; either moves an end of the bracket."""
-        here = self.alone.at(delta)
+        here, directions = self.alone.at(delta), list[Floats]()
 
         def accept(_: int, direction: Floats) -> bool:
             values = inside_box(self.network.parameters.values, self.alone.reach, delta, direction)
-            self.direction = direction
+            directions.append(direction)
             return confirmed_witness(here, 0, values) is not None
 
         left = max(min(seconds, self.deadline - time.monotonic()), 0.0)
@@ -171,17 +157,13 @@ class _DeltaBracket:
         if found.proved:
             self.low = max(self.low, delta)
         elif found.broken:
-            self.broken = min(self.broken, delta, self._follow(delta))
+            # and the least delta, of some below, at which the direction that broke the row breaks it
+            count = int(np.clip(NUMBERS // len(self.alone.radii), FEW, FOLLOWED))
+            moves = np.broadcast_to(directions[-1] * self.alone.radii, (count, len(self.alone.radii)))
+            many = self.alone.take(np.zeros(count, dtype=np.intp))
+            follows = first_break(many, moves, np.linspace(self.low, delta, count + 2)[1:-1])
+            self.broken = min(self.broken, delta, float(follows.min()))
         return None if found.open else found.proved
-
-    def _follow(self, delta: float) -> float:
-        """The least delta, of those tried, at which the direction that broke the row at `delta` breaks it."""
-        assert self.direction is not None
-        count = int(np.clip(NUMBERS // len(self.direction), FEW, FOLLOWED))
-        ends = np.linspace(self.low, delta, count + 2)[1:-1]
-        moves = np.broadcast_to(self.direction * self.alone.radii, (count, len(self.direction)))
-        many = self.alone.take(np.zeros(count, dtype=np.intp))
-        return float(first_break(many, moves, ends).min())
 
     def close_linear(self) -> None:
         """Bisect what linear bounds prove; a delta that they do not prove bounds the search, and says nothing else."""

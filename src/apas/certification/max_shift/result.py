@@ -231,10 +231,7 @@ class MaxShifts(UnderShifts[MaxShift]):
         return f"{self._counted()}: largest delta {low} to {high}, median {middle}{but} ({claims}; {measures})."
 
     def continued(self, *, n_samples: int, model: Any = None, n_jobs: int = 1) -> MaxShifts:
-        """Look along more rays of the same stream, up to `n_samples`: see `Certificates.continued`.
-
-        The answers are those that `max_shift` gives with the same seed and that number.
-        """
+        """Look along more rays, up to `n_samples`: the answers of `max_shift` with that number and the same seed."""
         from apas.certification.max_shift.api import continue_shifts  # which makes such results
 
         return self._continued(continue_shifts, n_samples, model, n_jobs)

@@ -23,8 +23,7 @@ from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
 from apas.shifts.base import Box, Region
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.attack.descent import ConvexSet, Draw, LeastMargins, ParameterMoves, search
-from apas.worst_case.attack.unit_pushes import UnitPushes
+from apas.worst_case.attack import ConvexSet, Draw, LeastMargins, ParameterMoves, UnitPushes, search
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse, Unbounded
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.ball.least_margins import least_margins_ball, worst_points_ball
+from apas.worst_case.ball import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
 from apas.worst_case.ellipsoid import least_margins_ellipsoid, worst_points_ellipsoid
 from apas.worst_case.intervals import is_exact, rivals

@@ -22,7 +22,7 @@ from apas.errors import InputError
 from apas.models.feedforward import FeedForward
 from apas.models.forward import inner_names
 from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Sparse
-from apas.worst_case.ball.least_margins import is_exact_ball
+from apas.worst_case.ball import is_exact_ball
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.exact_arithmetic import is_piecewise_linear
 from apas.worst_case.intervals import is_exact

@@ -1,8 +1,6 @@
-"""The leaves of all refits as boxes on a grid: exact margins of every one-feature move in one pass.
+"""The leaves of all refits as boxes on a grid of thresholds: exact margins of every one-feature move in one pass.
 
-Per feature the grid has the values between which trees tell differences. A box that holds a row, or fails to in one
-feature only, is all that moves of one feature can reach. Numbers, steps, categories and missing cells are places of the
-grid alike; what an encoder makes of them is looked up, so that one-hot columns fold into their category.
+What an encoder makes of numbers, steps, levels and missing cells is looked up: one-hot columns fold into a category.
 """
 
 from __future__ import annotations
@@ -31,14 +29,11 @@ EDGE = 1e-5  # margins closer to 0 are left alone: libraries that sum in float32
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of all features, ascending with missing ones last, which of them every row has, and cuts.
-
-    `cuts` counts the places before each value at which some refit tells two of them apart.
-    """
+    """The values of all features, ascending with missing ones last, and which of them every row has."""
 
     values: tuple[Floats, ...]
     common: tuple[Bools, ...]
-    cuts: tuple[Integers, ...]
+    cuts: tuple[Integers, ...]  # counts the places before each value at which some refit tells two of them apart
 
 
 class RowGrid:
@@ -278,10 +273,7 @@ class _Encoder:
         return self.task.encoded(rows) if self._mixed is None else self._mixed
 
     def columns(self, values: Sequence[Floats], encoded: Floats | None = None) -> tuple[Integers, list[Floats]] | None:
-        """The feature that each column depends on, and its numbers for the values of that feature.
-
-        `encoded` is what the model makes of the rows that are asked about, if somebody knows.
-        """
+        """The feature that each column depends on, and its numbers for these; `encoded` rows, if they are known."""
         sizes = [len(v) for v in values]
         if self.plain:  # all features at once: row number i has value number i of each
             rows = np.stack([v[np.arange(max(sizes)) % len(v)] for v in values], axis=1)
@@ -355,15 +347,17 @@ class _Encoder:
         feature = np.where(trees.column >= 0, owner[trees.column], 0)
         runs: list[list[tuple[Indices, Indices, Indices]]] = [[], []]  # per side: nodes, and places that go there
         for c, given in enumerate(numbers):
-            nodes = np.flatnonzero(trees.column == c)
+            if not len(nodes := np.flatnonzero(trees.column == c)):
+                continue
             left = given <= trees.threshold[nodes, None]
             left[:, np.isnan(given)] = trees.missing_left[nodes, None]
-            for place in np.flatnonzero(np.isin(nodes, list(trees.levels))):
+            for place in np.flatnonzero(np.isin(nodes, list(trees.levels))) if trees.levels else ():
                 left[place] = trees.goes_left(int(nodes[place]), given)
             cuts[owner[c]] |= (left[:, 1:] != left[:, :-1]).any(axis=0)
             for side, inside in enumerate((left, ~left)):
-                edges = np.diff(np.pad(inside.astype(np.int8), ((0, 0), (1, 1))), axis=1)
-                (row, first), last = np.nonzero(edges == 1), np.nonzero(edges == -1)[1] - 1
+                padded = np.zeros((len(nodes), len(given) + 2), dtype=bool)  # np.pad takes longer than all the rest
+                padded[:, 1:-1] = inside
+                (row, first), last = np.nonzero(inside & ~padded[:, :-2]), np.nonzero(inside & ~padded[:, 2:])[1]
                 runs[side].append((nodes[row], first, last))
         ends = [_first_and_last(runs[side], len(feature)) for side in (0, 1)]
         return self._descend(feature, ends, np.array([len(v) - 1 for v in values]))

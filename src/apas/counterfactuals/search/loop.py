@@ -1,14 +1,6 @@
 """The search of each row: a loop that asks a source for candidates, looks at them, and has them tested.
 
-Rows share the draws of their j-th tests: the candidate of a row never depends on them, unless a time limit cuts its
-search off after the test of another row took long.
-
-All rows advance together, so that their candidates are looked at and tested in one batch.
-
-A path is tested on draws that all its rows share, at full confidence. For a false claim to be made, the first row of
-the path whose claim is false must pass its test, since every later one is only reached through it. So nothing is paid
-for the length of a path, as long as its order is not chosen by looking at the draws that test it, and nothing is
-claimed after the first row that fails.
+Rows advance together and share the draws of their j-th tests, which no candidate depends on, unless by a time limit.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""Listed models (checkpoints, refits) in two parts: some to search with, the others to certify on.
+"""Listed models in two parts, to search with and to certify on; what rows are to a search, as sums over features.
 
-What has been chosen by looking at a model says nothing about how it does on others. So the last models, as many as the
-claim needs, are not shown to the search; each of them certifies the candidate of a row once.
-
-To encode a table takes a pipeline milliseconds, and a search asks hundreds of times about dozens of models. What each
-feature adds to the columns of a model is found out once; a row is then a sum. Nothing that is read so certifies
-anything: the test encodes rows as each model itself does.
+Nothing that is read so certifies anything: the test encodes rows as each model itself does.
 """
 
 from __future__ import annotations
@@ -65,10 +60,7 @@ def listed_as_they_are(shifts: ShiftSet | None, delta: float) -> Sequence[Model]
 
 
 def split_models(shifts: Listed, method: Draws, together: int, alone: Model | None = None) -> tuple[Any, Any]:
-    """The models to search with, and the last ones, as many as a claim about rows together needs, to certify on.
-
-    With `alone` that model is the one to search with, and all others certify unless fewer are asked for.
-    """
+    """The models to search with (or `alone`), and the last ones, as many as a claim needs, to certify on."""
     models, name = shifts.models, type(shifts).__name__
     if in_training_order(shifts):
         raise Unsupported("generate searches on some models and certifies on others, so that it needs a list: retrain.")
@@ -140,10 +132,7 @@ def _alike(one: FeedForward, other: FeedForward, first: int = 0) -> bool:
 
 
 class AdditiveEncoder:
-    """What a row is to a model as a sum of what each feature adds.
-
-    What never changes is found out for the inputs of the task, which are `whole` to the model, and for others once.
-    """
+    """What a row is to a model as a sum of what each feature adds; the inputs of the task are `whole` to it."""
 
     def __init__(
         self, task: Task, parts: Sequence[Piece | None], whole: Floats | None, slowly: Callable[[Floats], Floats]

@@ -1,8 +1,6 @@
-"""Regions as part of a search: what an offer has to bear besides its own numbers, and how points do with that.
+"""What an offer has to bear besides its own numbers: a tolerance of each, and numbers beyond those it changes.
 
-A tolerance is how far each number may be off; beyond is that changed numbers may go further the same way. The search
-asks for the least margin over the region by linear bounds on the draws of the search; what certifies in the end are
-fresh draws, on which the region is proved (`apas.certification.region_claims`).
+Searches ask for linear bounds on their own draws; fresh ones certify (`apas.certification.region_claims`).
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import numpy as np
 from apas._random import Stream
 from apas._sanitise import shown
 from apas._typing import Floats
+from apas._validation import check_flag
 from apas.certification.question import Question
 from apas.certification.region import AT_LEAST, AT_MOST, BETWEEN, Region, RowRegion, Span, cells_of, names_of, one_row
 from apas.certification.region_claims import AskedRegion, check_regions
@@ -50,22 +49,26 @@ class OfferRegion:
     def wanted(cls, space: FeatureSpace, tolerance: Any, beyond: Any) -> OfferRegion | None:
         """What a user passed to `generate`, or None for single rows."""
         numeric = {f.name: f for f in space if not f.is_level and f.listed is None}
-        if tolerance is None:
-            told: dict[str, float] = {}
-        elif isinstance(tolerance, Mapping):
+        told: dict[str, float] = {}
+        share: Any = tolerance
+        if isinstance(tolerance, Mapping):
             told = dict(tolerance)
             if strange := [name for name in told if name not in numeric]:
                 raise InputError(f"`tolerance` names {strange[0]!r}, which is no number of the space; leave it out.")
-        elif isinstance(tolerance, Real) and not isinstance(tolerance, bool):
-            if unknown := [f.name for f in numeric.values() if f.mutable and not np.isfinite(f.ends[1] - f.ends[0])]:
-                raise InputError(f"`tolerance` is a share of each range, but {unknown[0]!r} has none; give it one.")
-            told = {f.name: float(tolerance) * (f.ends[1] - f.ends[0]) for f in numeric.values() if f.mutable}
-        else:
-            raise InputError(f"`tolerance` must be a share of ranges, or numbers by feature, got {shown(tolerance)}.")
+        elif tolerance is not None:
+            if not isinstance(tolerance, Real) or isinstance(tolerance, bool):
+                raise InputError(
+                    f"`tolerance` must be a share of ranges, or numbers by feature, got {shown(tolerance)}."
+                )
+            told = dict.fromkeys((name for name, f in numeric.items() if f.mutable), share)
         if bad := [v for v in told.values() if not isinstance(v, Real) or isinstance(v, bool) or not 0 <= v < np.inf]:
             raise InputError(f"`tolerance` must be at least 0 and finite, got {shown(bad[0])}.")
-        if not isinstance(beyond, bool):
-            raise InputError(f"`beyond` must be True or False, got {shown(beyond)}.")
+        if not isinstance(tolerance, Mapping):
+            spans = {name: numeric[name].ends[1] - numeric[name].ends[0] for name in told}
+            if unknown := [name for name, span in spans.items() if not np.isfinite(span)]:
+                raise InputError(f"`tolerance` is a share of each range, but {unknown[0]!r} has none; give it one.")
+            told = {name: float(share) * span for name, span in spans.items()}
+        check_flag(beyond, "beyond")
         return cls(space, told, beyond) if beyond or any(told.values()) else None
 
     def row_regions(self, points: Any, inputs: Any, names: tuple[str, ...]) -> tuple[RowRegion, ...]:

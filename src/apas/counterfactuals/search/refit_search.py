@@ -1,10 +1,6 @@
-"""The cheapest rows that refits accept, from safest to cheapest, where models have no gradients.
+"""The cheapest rows that refits accept, from safest to cheapest, where models have no gradients: moves on a grid.
 
-A row moves on a grid. What every move of one feature does to the margins of all refits is a *sweep*: a pass over the
-table of their leaves (`leaf_table`), or answers of the models about all these rows in one batch.
-
-The rows of the path are asked for more and more modestly: the mean of the margins over the refits must be k of their
-standard deviations above 0, for a falling k that is fixed in advance.
+A *sweep* tells what every move of one feature does to the margins of all refits, by the leaf table or by the models.
 """
 
 from __future__ import annotations
@@ -24,10 +20,9 @@ from apas.models.base import Model, class_indices
 
 #: How many standard deviations of the refits' margins their mean must lie above 0 along a path, safest first.
 LADDER = (5.0, 4.0, 3.0, 2.5, 2.0, 1.65, 1.3)
-#: Rows of the path are looked for at these, among all that the search came across. Beyond 3 they lie close, since there
-#: it is decided where margins have heavy tails. Below they do not: a path without gaps would end at the second failure
-#: of 93 refits, with a row that on average no more than 1 - 2 / 94 of all refits accept.
-RUNGS = (8.0, 7.5, 7.0, 6.5, 6.0, 5.6, 5.2, 4.9, 4.6, 4.3, 4.0, 3.8, 3.6, 3.4, 3.2, 3.0, 2.6, 2.2, 1.8, 1.4)
+#: Rows of the path are looked for at these, among all that the search came across. They do not lie closer: a path
+#: without gaps would end at the second failure of 93 refits, where on average no more than 1 - 2 / 94 of all accept.
+RUNGS = (8, 7.5, 7, 6.5, 6, 5.6, 5.2, 4.9, 4.6, 4.3, 4, 3.8, 3.6, 3.4, 3.2, 3, 2.8, 2.6, 2.4, 2.2, 2, 1.8, 1.6, 1.4)
 #: The same for the margin of one model, in units of the median margin of known rows of the class.
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 SAVES = 0.05  # a row of the path costs so much less than the one before: each might fail where the next does not
@@ -134,11 +129,7 @@ class RefitSearch:
     def path(
         self, demands: Sequence[Demand], starts: Integers, rungs: Sequence[Demand] = (), saves: float = 1e-9
     ) -> Floats:
-        """Rows from the safest to the cheapest: for each demand the cheapest that was met, if cheaper than the last.
-
-        The search is for `demands`; `rungs`, which may lie closer, are looked for among all rows that it came across.
-        Each row costs less than the one before by the part `saves` at least.
-        """
+        """Search for `demands`; of all rows seen the cheapest for each of `rungs`, each cheaper by the part `saves`."""
         self.look([self.grid.start, *starts])
         begins = [*starts, *self._climb(demands[0], starts)]
         last: tuple[float, Indices | None] = (np.inf, None)
@@ -167,17 +158,20 @@ class RefitSearch:
         return found
 
     def _cheapest_met(self, rungs: Sequence[Demand], saves: float) -> Floats:
-        """For each rung the cheapest of all rows that were looked at which meets it, if cheaper than those before."""
+        """For each rung the cheapest row that meets it; first the safest, where the first rung is out of reach."""
         states = np.array([np.frombuffer(key, dtype=self.grid.start.dtype) for key in self.known])
         costs, sweeps = np.array([self.grid.costs(s) for s in states]), np.stack(list(self.known.values()), axis=1)
-        kept: list[Floats] = []
-        cheapest = np.inf
+        kept, cheapest, missed = list[Floats](), np.inf, None
         for rung in rungs:
-            met = np.where(rung.slack(sweeps) >= 0, costs, np.inf)
-            at, move = divmod(int(met.argmin()), met.shape[1])
-            if met[at, move] < cheapest * (1 - saves):
-                kept.append(self.grid.point(self.grid.moved(states[at], move)))
-                cheapest = met[at, move]
+            slacks = rung.slack(sweeps)
+            places = [int(np.where(slacks >= 0, costs, np.inf).argmin())]
+            if missed is not None and not kept and slacks.flat[int(missed.argmax())] >= 0:
+                places = [int(missed.argmax()), *places]  # the safest row there is, before the cheapest that will do
+            for at, move in (divmod(place, costs.shape[1]) for place in places):
+                if slacks[at, move] >= 0 and costs[at, move] < cheapest * (1 - saves):
+                    kept.append(self.grid.point(self.grid.moved(states[at], move)))
+                    cheapest = costs[at, move]
+            missed = slacks
         return np.array(kept).reshape(len(kept), len(self.grid.start))
 
     def _cost(self, state: Indices) -> float:
@@ -223,11 +217,11 @@ class RefitSearch:
                 first = np.unique(self.grid.feature[some], return_index=True)[1]
                 options += [(float(estimate[m]), number, int(m)) for m in some[first]]
                 some = np.delete(some, first)
-        following: dict[bytes, Indices] = {}
+        following, before = dict[bytes, Indices](), {state.tobytes() for state in beam}
         for _, number, move in sorted(options):
             state = self.grid.moved(beam[number], move)
-            if state.tobytes() not in following and not any((state == old).all() for old in beam):
-                following[state.tobytes()] = state
+            if (key := state.tobytes()) not in before:
+                following.setdefault(key, state)
             if len(following) == BEAM:
                 break
         return best, list(following.values())

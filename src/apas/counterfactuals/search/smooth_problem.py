@@ -1,17 +1,6 @@
 """The search for one row as a smooth problem: coordinates that move freely, and the margin with its derivatives.
 
-Whatever the space says about a feature limits its coordinates. How a coordinate reaches the model is found by encoding
-the input with that feature changed: a straight line for scaled numbers, a piecewise linear function for what
-preprocessing bends, the differences between levels. Where preprocessing mixes features this is an approximation. It can
-cost candidates but lets none pass: what a search offers is evaluated by the model itself. A model that reads categories
-as they are has nothing between two levels: it is asked about whole ones.
-
-The margin is derived at the nearest allowed point, not at the coordinates. So a descent goes on until a step or a level
-changes, and every point that it looks at could be offered.
-
-How strongly validity counts against distance is not known in advance: too weak, and no descent reaches the class; too
-strong, and it goes further than it must. Five strengths are tried together, over four orders of magnitude; then five
-between the largest that failed and the least that did not.
+What preprocessing mixes or bends is approximated: that may cost candidates, but each is evaluated by the model itself.
 """
 
 from __future__ import annotations

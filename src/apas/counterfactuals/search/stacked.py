@@ -1,12 +1,6 @@
-"""The models that a search looks at, side by side: those that are networks of one form share a product per layer.
+"""The models that a search looks at, side by side: networks of one form share a product per layer.
 
-A search asks about hundreds of points on hundreds of networks, a few at a time. To go from network to network, or to
-draw them again, takes far longer than the arithmetic; so their parameters are written down once, layer by layer. The
-arithmetic may be float32, and sums may come in another order than in the model: nothing that is seen here certifies
-anything.
-
-Two memory layouts, as in `apas.models.forward`: with one hidden layer at most, networks come last, so that every
-operation runs along them; with more layers they come before the units, and each layer is a product per network.
+Nothing here certifies: the arithmetic may be float32. Two memory layouts, as in `apas.models.forward`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The tests of a search: looks at candidates on draws of the search, and the tests that certify them.
 
-A search that may test several candidates must not certify each at full confidence: the one that passes was selected. So
-every certifying test of a row draws from a stream of its own, which nothing else has looked at, and test number j may
-use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank
-likewise. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
+Each certifying test has a stream of its own, and test number j the part 1 / (j (j + 1)) of the risk (parts of 1).
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -47,14 +44,33 @@ GRID = 1024.0
 
 
 @dataclass(frozen=True)
-class BoundSearchTest:
-    """Bounds over every shift, by the method itself."""
+class _SearchTest:
+    """What both kinds of search tests share."""
 
     test: CertifyingTest
     target: Any
     delta: float
-    demand: float = 0.0
-    origin: Floats | None = None  # the input of the row
+    demand: float = field(default=0.0, kw_only=True)
+    origin: Floats | None = field(default=None, kw_only=True)  # the input of the row
+
+    def with_more_slack(self, more: float) -> Self:
+        """The same test, which asks for some slack more."""
+        return replace(self, demand=more)
+
+    @property
+    def of_regions(self) -> bool:
+        """Whether anything is asked of an offer besides its own numbers."""
+        return self.test.region is not None
+
+    def alone(self) -> Self | None:
+        """The test of offers by themselves; None if no tolerance is asked of them."""
+        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
+
+
+@dataclass(frozen=True)
+class BoundSearchTest(_SearchTest):
+    """Bounds over every shift, by the method itself."""
+
     few: ClassVar[bool] = False  # a bound holds for all
     all_accept: ClassVar[bool] = True
 
@@ -86,32 +102,14 @@ class BoundSearchTest:
         method, question = self.test.method, self.test.question(point[None], *_repeat(self.target, self.delta, 1))
         return method.cut(question) if offers(method, Cuts) else None
 
-    def with_more_slack(self, more: float) -> BoundSearchTest:
-        """The same test, which asks for some slack more."""
-        return replace(self, demand=more)
-
-    @property
-    def of_regions(self) -> bool:
-        """Whether anything is asked of an offer besides its own numbers."""
-        return self.test.region is not None
-
-    def alone(self) -> BoundSearchTest | None:
-        """The test of offers by themselves; None if no tolerance is asked of them."""
-        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
-
 
 @dataclass(frozen=True)
-class DrawnSearchTest:
+class DrawnSearchTest(_SearchTest):
     """Draws of the search: the slack is the margin that all but a number of them exceed."""
 
-    test: CertifyingTest
-    target: Any
-    delta: float
     samples: int
     rank: int
     some: SideBySide | None = None  # of all the models those that matter near a point
-    demand: float = 0.0
-    origin: Floats | None = None  # the input of the row
     _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
     all_accept: ClassVar[bool] = False
 
@@ -140,14 +138,14 @@ class DrawnSearchTest:
 
     def _margins(self, points: Floats) -> Floats:
         """Margins on all models, shape (models, points); those of the last few points are remembered one by one."""
-        key = points.tobytes()
-        if key in self._seen:
+        mark = b"" if self.origin is None else b"region"
+        if (key := points.tobytes() + mark) in self._seen:
             return self._seen[key]
         margins = self.test.margins_on(self.models, points, self.target, self.origin)
         margins = np.where(np.isnan(margins), -np.inf, margins) if np.isnan(margins.sum()) else margins
         if len(points) <= REMEMBERED:
             self._seen.clear()
-            self._seen.update((point.tobytes(), margins[:, i : i + 1]) for i, point in enumerate(points))
+            self._seen.update((point.tobytes() + mark, margins[:, i : i + 1]) for i, point in enumerate(points))
         return margins
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
@@ -166,19 +164,6 @@ class DrawnSearchTest:
             return self
         worst = np.argpartition(self._margins(point[None])[:, 0], keep)[:keep]
         return replace(self, some=self.models.take(worst), samples=keep, _seen={})
-
-    def with_more_slack(self, more: float) -> DrawnSearchTest:
-        """The same test, which asks for some slack more."""
-        return replace(self, demand=more)
-
-    @property
-    def of_regions(self) -> bool:
-        """Whether anything is asked of an offer besides its own numbers."""
-        return self.test.region is not None
-
-    def alone(self) -> DrawnSearchTest | None:
-        """The test of offers by themselves; None if no tolerance is asked of them."""
-        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None, _seen={})
 
 
 def smallest_margins(blocks: Iterable[Floats], count: int) -> Floats:

@@ -191,11 +191,6 @@ class SearchTest(Protocol):
     def with_more_slack(self, more: float) -> SearchTest:
         """The same test, which asks for some slack more."""
 
-
-@runtime_checkable
-class OnRegions(Protocol):
-    """A search test of what an offer has to bear besides its own numbers."""
-
     @property
     def of_regions(self) -> bool:
         """Whether anything is asked of an offer besides its own numbers."""
@@ -203,14 +198,9 @@ class OnRegions(Protocol):
     def alone(self) -> SearchTest | None:
         """The test of offers by themselves; None if no tolerance is asked of them."""
 
-
-@runtime_checkable
-class OnRefits(Protocol):
-    """A search test whose shifted models may be models that exist, each as it is."""
-
     @property
     def refits(self) -> Sequence[Model] | None:
-        """The models, or None if they are others."""
+        """The shifted models if they exist, each as it is; None if they are others."""
 
     @property
     def all_accept(self) -> bool:

@@ -80,10 +80,7 @@ class Given:
         return task.once(own, lambda: space.numbers_for(task.model, table, "points", gaps=True))
 
     def candidates(self, search: Search) -> _Asking:
-        """The given point if it is allowed and valid, then those of its repair.
-
-        The generator returns why there was nothing to offer, or None.
-        """
+        """The given point if it is allowed and valid, then those of its repair; returns why there was nothing."""
         points = self.numbers(search.task)
         if search.row >= len(points):
             self.check_rows(search.row + 1)

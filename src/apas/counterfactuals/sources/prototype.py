@@ -115,10 +115,7 @@ class Prototype:
         return None
 
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
-        """Different candidates for one row, allowed by the space and valid on the model.
-
-        The generator returns why there are no more.
-        """
+        """Different candidates for one row, allowed and valid on the model; returns why there are no more."""
         if self.attraction and not len(rows_of_class(search.task, search.target)):
             return (
                 f"`background` holds no row that the model puts into class {search.target!r}, of which Prototype could "

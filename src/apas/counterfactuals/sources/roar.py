@@ -1,13 +1,6 @@
 """`Roar`: rows that survive when a linear surrogate of the model moves in the worst way.
 
-Near the row the model is replaced by a line: `Surrogate` scores points by ``slopes @ point + intercept``, at least 0
-for the wanted class. When slopes and intercept together move within a ball, the lowest score of a point is known in
-closed form: the score minus the radius times the dual norm of the point with a 1 for the intercept appended. The loss
-of a point is the log loss of its worst score plus a price times the distance from the row; it is minimised by gradient
-descent (Adam). Of several prices the row of the highest that is still valid on the model is taken.
-
-A row can be moved in the columns that the model sees, freely, as published methods do; or in coordinates of the space,
-between its limits, from where there is a way back to an allowed row.
+The worst log loss of a line, which is known in closed form, plus a price of the distance is minimised by Adam.
 """
 
 from __future__ import annotations
@@ -345,10 +338,7 @@ class Roar:
         )
 
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
-        """Different rows, allowed by the space and valid on the model: the one of `radius`, then others by cost.
-
-        The generator returns why there are no more.
-        """
+        """Different rows, allowed by the space and valid on the model: the one of `radius`, then others by cost."""
         place = InSpace(search)
         lines = self._lines(search, place)
         if lines is None:

@@ -1,17 +1,6 @@
-"""`RobustOptimum`: the cheapest row that survives, by optimising the sampled constraint itself.
+"""`RobustOptimum`: the cheapest row that survives, by optimising the sampled constraint itself along linear steps.
 
-Near a point the slack is taken to be linear. With one linear constraint the cheapest point of a trust region is found
-greedily: go back to the input as far as the region allows, then move the features that give most slack for what they
-cost. What comes out is looked at as it is; the region shrinks where the slack was not linear, and grows where it was.
-
-A mixed-integer program makes the margin on the model itself as large as it must be, and takes the cheapest row of that
-margin; but rows of one margin differ in how much of it the shifts can take. Here the constraint is the one that is
-certified in the end: that at most so many of the sampled shifted models fail, or that a bound is proved.
-
-What is optimised to fail just as often as allowed fails a fresh test every other time. So the optimum is not what is
-tested, but a path through it: from rows that fail less often and cost more to rows that cost less. Its order is fixed
-before the fresh draws are made, all of it is tested on the same ones at full confidence, and the cheapest row before
-the first that fails is returned.
+What fails just as often as allowed fails a fresh test every other time: so a path through the optimum is tested.
 """
 
 from __future__ import annotations
@@ -29,7 +18,7 @@ from apas._typing import Bools, Floats
 from apas._validation import check_flag
 from apas.counterfactuals.search.observed_split import quick_encoder, quick_margins
 from apas.counterfactuals.search.refit_search import leaf_table, refit_path
-from apas.counterfactuals.sources.base import Candidate, OnRefits, OnRegions, Search, SearchTest, Task
+from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 from apas.errors import Unsupported
@@ -375,7 +364,7 @@ class RobustOptimum:
         test = search.test
         refits = _refits_to_search(search, self.alone)
         if refits is not None:
-            rows = refit_path(search, refits, offers(test, OnRefits) and test.all_accept)
+            rows = refit_path(search, refits, test is not None and test.all_accept)
             rows = rows[Plausible.of(search.task).inside(rows)] if self.plausible else rows
             if len(rows):
                 yield Candidate(rows[0], path=rows)
@@ -391,7 +380,7 @@ class RobustOptimum:
             return
         best, near = cheapest_near(search, test, search.input if start is None else start)
         way = WAY
-        if offers(test, OnRegions) and (alone := test.alone()) is not None:
+        if (alone := test.alone()) is not None:
             way = np.concatenate([WAY, NEARER])
             best, near = _from_single_offer(search, test, alone, best, near, search.input if start is None else start)
         anchors = [a for a in (best, start) if a is not None]
@@ -409,7 +398,7 @@ class RobustOptimum:
 
 def _refits_to_search(search: Search, alone: bool) -> Sequence[Model] | None:
     """Refits to search on a grid: those without gradients, of rows with missing cells, or the model alone."""
-    refits = search.test.refits if search.test is not None and offers(search.test, OnRefits) else None
+    refits = search.test.refits if search.test is not None else None
     grid = alone or np.isnan(search.input).any() or not any(offers(m, Differentiable) for m in refits or ())
     return refits if grid and not search.task.unshifted else None
 
@@ -462,8 +451,8 @@ def _first_row(
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
     if search.task.once("robust/milp", lambda: source.unsupported(search.task)) is None:
-        drawn = test is not None and offers(test, OnRefits) and not test.all_accept
-        drawn = drawn and not (offers(test, OnRegions) and test.of_regions)  # their margins say little about regions
+        # of regions margins say little
+        drawn = test is not None and not test.all_accept and not test.of_regions
         if test is not None and drawn and not _RowUnits.of(search).stepped.any():
             # On draws, where all moves freely, a row that nearly passes will do: one whose margin is what they take
             # away from that of the input. Steps and levels must be those of the right margin: linear steps hardly mend

@@ -11,7 +11,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.counterfactuals.search.refit_search import refit_path
-from apas.counterfactuals.sources.base import Candidate, OnRefits, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.sources.criteria import Criterion, RefitMargins, cheapest_passing, needs_known_rows
 from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.errors import Unsupported
@@ -51,7 +51,7 @@ class SpreadPath:
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """The path."""
-        refits = search.test.refits if search.test is not None and offers(search.test, OnRefits) else None
+        refits = search.test.refits if search.test is not None else None
         if refits is None:
             raise Unsupported("SpreadPath searches on refits; pass shifts=apas.ObservedShifts(refits).")
         if offers(search.task.model, Differentiable):

@@ -101,10 +101,7 @@ class Wachter:
         return None
 
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
-        """Different candidates for one row, allowed by the space and valid on the model.
-
-        The generator returns why there are no more.
-        """
+        """Different candidates for one row, allowed and valid on the model; returns why there are no more."""
         problem = SmoothProblem(search)
         return (yield from smooth_problem.offer_levels(problem, self._levels(problem), "Wachter"))
 

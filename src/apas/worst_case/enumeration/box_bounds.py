@@ -1,35 +1,7 @@
-"""Bounds on margins and their slopes over boxes of parameters, for enumeration.
+"""Bounds on margins and their slopes over boxes of parameters, one box per item, for enumeration.
 
-Intervals go forward through the network, each product of an activation in ``[p, q]`` and a weight in ``[l, h]`` by its
-four corners, and then backward: the derivative of the margin by each unit is again an interval. Every item has a box of
-its own, so that thousands of parts of one box of shifts are bounded in one call.
-
-With several classes the margin is the least of its differences to the rivals; each difference is one output with the
-weights ``v_wanted - v_rival``. Bounds on the margin are then the least of the bounds, on the slopes the largest.
-
-The arithmetic is ordinary float64. What rounding can do is bounded from the magnitudes behind the sums: it is returned
-for the margins, and already contained in the slopes.
-
-Let c be the middle of a box. Going from c to another point layer by layer, the output layer first, the margin changes
-by ``sum_i s_i (theta_i - c_i)``, where ``s_i`` is the slope in parameter i at some point between: the layers above may
-be anywhere in the box, the layers below are still at c. Intervals of these slopes come from one pass forward and one
-backward, with the values at c in place of what enters each layer. That keeps the lines close to the margin: with one
-hidden layer the slopes by the output weights are known exactly.
-
-The parameters are independent and uniform, so the question is about a sum of independent terms. Three answers, of which
-the least counts; each is a theorem, evaluated with an allowance for rounding.
-
-- *Chernoff's bound* with the exact moment generating functions: far from 0 it falls like that of a normal distribution.
-- *Gauss's inequality* [1]_ for the straight part, a symmetric sum whose density falls from its middle on: beyond t on
-  one side it lies with probability at most ``2 s**2 / (9 t**2)``, and ``1/2 - t / (2 sqrt(3) s)`` for t below
-  ``2 s / sqrt(3)``, where s is its standard deviation. Near 0 this is a third of Chernoff's bound.
-- *Ball's theorem* [2]_: the density of that sum is nowhere above ``sqrt(2)`` divided by the length of the vector of
-  the terms' widths. So the middle of a box may lie on the wrong side, and yet not all of the box does.
-
-References
-----------
-.. [1] Gauss (1823), "Theoria combinationis observationum erroribus minimis obnoxiae", section 10.
-.. [2] Ball (1986), "Cube slicing in R^n", Proceedings of the American Mathematical Society 97.
+Intervals go forward, and backward for derivatives. From the middle c of a box, layer by layer, the output first, the
+margin changes by sum_i s_i (theta_i - c_i): s_i with the layers above anywhere in the box and those below at c.
 """
 
 from __future__ import annotations
@@ -114,11 +86,7 @@ class BoxPass:
         return least.sum(axis=1) + c_low, most.sum(axis=1) + c_high
 
     def backward(self, slope: Range) -> Iterator[tuple[int, Range, Floats]]:
-        """From the last hidden layer to the first: number, slopes of an output by what enters its units, and slack.
-
-        `slope` holds the ends of the output's slopes by the values of the last hidden layer. The slack is what rounding
-        can have added to the slopes.
-        """
+        """From the last hidden layer to the first: number, slopes by what enters its units, and their rounding."""
         size, steps = np.maximum(-slope[0], slope[1]), 8
         for i in reversed(range(len(self.net.activations))):
             name = self.net.activations[i]
@@ -143,10 +111,7 @@ class BoxPass:
 
 
 def rounding(steps: int) -> float:
-    """What rounding adds to a sum behind which lie `steps` operations, as a share of the magnitudes in it.
-
-    Each operation is off by at most 2**-53 of its result; the factor 4 is to spare.
-    """
+    """What rounding adds to a sum behind `steps` operations, as a share of its magnitudes: 2**-53 each, times 4."""
     return 4 * steps * 2.0**-53
 
 
@@ -189,10 +154,7 @@ def margin_ranges(
 def margin_slopes(
     net: FeedForward, X: Floats, wanted: Indices, low: Floats, high: Floats, *, ceiling: float = math.inf
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Bound the margin of each item, and how steep it is in each parameter, while these run through its box.
-
-    Takes what `margin_ranges` takes, and a `ceiling` above which the margin need not be told apart.
-    """
+    """Bound each margin, up to a `ceiling`, and how steep it is in each parameter, like `margin_ranges`."""
     least, most, error = (np.empty(len(X)) for _ in range(3))
     slopes = np.zeros((len(X), len(net.parameters)))
     for part in _blocks(net, len(X)):
@@ -205,7 +167,12 @@ def margin_slopes(
         highest = np.minimum(most[part], ceiling) + 2 * box.error
         matters = [~(e[0] > highest) for e in ends]
         for terms, some in zip(against, matters, strict=True):
-            _raise(box, terms[:2], some[:, None], slopes[part])
+            for i, (low_end, high_end), slack in box.backward(terms[:2]) if some.any() else ():
+                steep = np.maximum(-low_end, high_end) + slack
+                w, b = net.parameters.slices[2 * i : 2 * i + 2]
+                for where, bound in ((w, box.reach(i)[:, :, None] * steep[:, None, :]), (b, steep)):
+                    now = slopes[part, where]  # a view
+                    np.maximum(now, bound.reshape(len(bound), -1), out=now, where=some[:, None])
         # the slopes of the output layer are the same for every class that matters
         needed, reach = _classes(net, wanted[part], matters), box.reach(len(box.weights) - 1)
         w, b = net.parameters.slices[-2:]
@@ -232,17 +199,6 @@ def _classes(net: FeedForward, wanted: Indices, matters: list[Bools]) -> Bools:
     return needed
 
 
-def _raise(box: BoxPass, slope: Range, matters: Bools, slopes: Floats) -> None:
-    """Raise `slopes` of the hidden layers to what one output needs, which has the slope `slope` in each unit."""
-    if not matters.any():
-        return
-    for i, (least, most), slack in box.backward(slope):
-        steepest = np.maximum(-least, most) + slack
-        w, b = box.net.parameters.slices[2 * i : 2 * i + 2]
-        for where, bound in ((w, box.reach(i)[:, :, None] * steepest[:, None, :]), (b, steepest)):
-            np.maximum(slopes[:, where], bound.reshape(len(bound), -1), out=slopes[:, where], where=matters)
-
-
 @dataclass(frozen=True)
 class MarginLines:
     """What is known about the margin against one rival; everything holds in real arithmetic."""
@@ -254,15 +210,17 @@ class MarginLines:
     error: Floats
 
 
-def margin_lines(net: FeedForward, X: Floats, wanted: Indices, box: Range, middle: Range) -> list[MarginLines]:
-    """Bound the margin against each rival over boxes, by numbers and by lines through their middles."""
+def margin_lines(
+    net: FeedForward, X: Floats, wanted: Indices, box: Range, middle: Range, off: float = 0.0
+) -> list[MarginLines]:
+    """Bound margins, `off` by so much more, against each rival, by numbers and lines through middles of boxes."""
     around, at = BoxPass.through(net, X, *box), BoxPass.through(net, X, *middle)
     found = []
     for wide, narrow in zip(outputs(net, wanted, *box), outputs(net, wanted, *middle), strict=True):
         least, most = around.margin(*wide)
         low, high = at.margin(*narrow)
-        bounds = least - around.error, most + around.error, (low - at.error, high + at.error)
-        found.append(MarginLines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error))
+        bounds = least - around.error - off, most + around.error + off, (low - at.error - off, high + at.error + off)
+        found.append(MarginLines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error + off))
         for i, slope, slack in around.backward(wide[:2]):
             slope = slope[0] - slack, slope[1] + slack
             _fill(found[-1].slopes, net.parameters.slices[2 * i : 2 * i + 2], at.entering(i), slope)
@@ -290,6 +248,10 @@ ROUNDING, SAFETY = 2.0**-44, 1e-11
 
 def share_below(middle: Floats, low: Floats, high: Floats) -> Floats:
     """An upper bound on the share of a cube where ``middle + sum_i g_i(u_i)`` is at most 0."""
+    # the least of three theorems: Chernoff's bound; Gauss's inequality (1823) for the straight part, a symmetric sum
+    # whose density falls from its middle on: beyond t on one side lie at most 2 s**2 / (9 t**2), s its deviation,
+    # or 1/2 - t / (2 sqrt(3) s) for t below 2 s / sqrt(3); Ball's theorem ("Cube slicing in R^n", 1986): that density
+    # is nowhere above sqrt(2) over the length of the vector of the terms' widths
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         # in units of the largest number, squares neither overflow nor vanish where they matter
         unit = np.maximum(np.abs(middle), np.maximum(np.abs(low).max(axis=1), np.abs(high).max(axis=1)))

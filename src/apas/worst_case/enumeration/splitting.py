@@ -1,14 +1,7 @@
 """The share of valid shifts by halving the box of shifts: Algorithm 3 of the paper.
 
-Every part is half of another one: the tree stores, per pair of halves, whose halves they are and along which axis. The
-coordinates of some parts are found by walking up to the whole box. That takes a dozen bytes per part, however many
-axes there are, and the volume of a part is exactly ``2**-depth``.
-
-A part of the box on which the margin is proved to be above 0 (or below 0) is settled; the others are halved along the
-axis with the largest effect on the margin. Volumes are powers of one half, so that the share lies between two exact
-fractions. The paper counts an open part as wholly unknown. Here it counts with the shares of it that are proved to be
-valid and to fail (see `share_below`): on networks with dozens of parameters that is the difference between knowing
-nothing and knowing the share to a few digits, because a sum of many independent terms is seldom near its ends.
+The tree stores per pair of halves whose they are and along which axis: a dozen bytes, and volumes of exactly
+2**-depth. Open parts count with the shares of them that are proved (`share_below`), which the paper does not.
 """
 
 from __future__ import annotations
@@ -16,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,7 +19,7 @@ from numpy.typing import NDArray
 
 from apas._typing import Array, Bools, Floats, Indices, Integers
 from apas.models.feedforward import FeedForward
-from apas.worst_case.enumeration.box_bounds import MarginLines, margin_lines, margin_slopes, share_below
+from apas.worst_case.enumeration.box_bounds import margin_lines, margin_slopes, share_below
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,18 +88,14 @@ class ShiftBox:
         return PartBounds(least, most, _not(least > 0), _not(most < 0), effects, error)
 
     def measure(self, start: Floats, width: Floats) -> PartBounds:
-        """What `bound` says, and bounds on the share of each part that fails or is valid.
-
-        A part fails where the margin against any rival is below 0: at most the sum of these shares. It is valid only
-        where all margins are above 0: at most the least of these.
-        """
+        """What `bound` says, and bounds on the share of each part that fails or is valid."""
+        # failing is against any rival, at most the sum of shares; valid is against all, at most the least
         rows, wanted = self._items(len(start))
         middle = self._around(start + 0.5 * width, np.zeros_like(width))
         half = self._reach * width * (1.0 + 2.0**-50)
         effects, failing, valid = np.zeros_like(width), np.zeros(len(width)), np.ones(len(width))
         with np.errstate(over="ignore", invalid="ignore"):
-            against = margin_lines(self.net, rows, wanted, self._around(start, width), middle)
-            against = [_widened(lines, self._in_use) for lines in against]
+            against = margin_lines(self.net, rows, wanted, self._around(start, width), middle, self._in_use)
             for lines in against:
                 low, high = (slope[:, self.moving] * half for slope in lines.slopes)
                 settled = lines.least > 0
@@ -127,14 +116,6 @@ class ShiftBox:
         low[:, self.moving] -= self._rounding
         high[:, self.moving] += self._rounding
         return low, high
-
-
-def _widened(lines: MarginLines, by: float) -> MarginLines:
-    """The same lines where the margin may be off by so much."""
-    if not by:
-        return lines
-    middle = lines.middle[0] - by, lines.middle[1] + by
-    return replace(lines, least=lines.least - by, most=lines.most + by, middle=middle, error=lines.error + by)
 
 
 def _not(settled: Bools) -> Floats:
@@ -162,10 +143,8 @@ class BoxTree:
     def halve(self, nodes: Integers, axes: Indices) -> Integers:
         """Halve parts, each along its axis; the numbers of the halves, lower before upper."""
         first, last = self._pairs, self._pairs + len(nodes)
-        if last > len(self._parent):
-            size = max(last, 2 * len(self._parent))
-            self._parent, self._axis = _longer(self._parent, size), _longer(self._axis, size)
-            self._depth, self._status = (_longer(a, 2 * size + 1) for a in (self._depth, self._status))
+        if last > len(self._parent):  # what is beyond the halves that there are is set when they are made
+            self.resize(max(last, 2 * len(self._parent)))
         self._parent[first:last], self._axis[first:last] = nodes, axes
         halves = np.arange(2 * first + 1, 2 * last + 1)
         self._depth[halves] = np.repeat(self._depth[nodes] + 1, 2)
@@ -210,46 +189,10 @@ class BoxTree:
                 below, nodes = below[nodes > 0], nodes[nodes > 0]
         return start, width
 
-    def trim(self) -> None:
-        """Give back the memory that nothing is stored in."""
-        self._parent, self._axis = self._parent[: self._pairs].copy(), self._axis[: self._pairs].copy()
-        self._depth, self._status = self._depth[: len(self)].copy(), self._status[: len(self)].copy()
-
-
-def _longer(array: Array, size: int) -> Array:
-    longer = np.zeros(size, dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
-
-
-class OpenParts:
-    """Parts with a key each and whatever else is known of them; those with the least keys come out first."""
-
-    def __init__(self) -> None:
-        self._keys = np.empty(0)
-        self._columns: tuple[Array, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def push(self, keys: Floats, *columns: Array) -> None:
-        """Add parts: their keys, and columns of the same length."""
-        if not len(self):
-            self._keys, self._columns = keys, columns
-            return
-        self._keys = np.concatenate([self._keys, keys])
-        self._columns = tuple(np.concatenate(pair) for pair in zip(self._columns, columns, strict=True))
-
-    def pop(self, count: int) -> tuple[Array, ...]:
-        """Take out up to `count` parts with the least keys: their columns."""
-        if count >= len(self):
-            columns, self._keys, self._columns = self._columns, self._keys[:0], ()
-            return columns
-        order = np.argpartition(self._keys, count - 1)
-        taken = tuple(column[order[:count]] for column in self._columns)
-        self._keys = self._keys[order[count:]]
-        self._columns = tuple(column[order[count:]] for column in self._columns)
-        return taken
+    def resize(self, pairs: int) -> None:
+        """Have memory for so many pairs of halves."""
+        for name, size in (("_parent", pairs), ("_axis", pairs), ("_depth", 2 * pairs + 1), ("_status", 2 * pairs + 1)):
+            setattr(self, name, np.resize(getattr(self, name), size).copy())
 
 
 #: How many parts are looked at together at most, and how many numbers that may take.
@@ -319,40 +262,34 @@ class Split:
 
 
 def split(
-    box: ShiftBox,
-    *,
-    gap: Fraction,
-    max_boxes: int,
-    coverage: Fraction | None = None,
-    probe: Probe | None = None,
-    precision: Fraction | None = None,
-    time_limit: float | None = None,
-    report: Callable[[int], None] | None = None,
+    box: ShiftBox, *, time_limit: float | None = None, report: Callable[[int], None] | None = None, **asked: Any
 ) -> Split:
-    """Cut a box of shifts into parts until enough is known; with a `precision`, until less than that is open."""
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    run = _Run(box, gap, max_boxes, coverage, probe, precision, deadline)
+    """Cut a box of shifts into parts until enough is known, as `_Run` is asked."""
+    run = _Run(box, deadline=math.inf if time_limit is None else time.monotonic() + time_limit, **asked)
     run.look(np.zeros(1, dtype=np.int64))
     while (stopped := run.stopped()) is None:
         before = run.evaluated
         run.look(run.halved())
         if report is not None:
             report(run.evaluated - before)
-    run.tree.trim()
+    run.tree.resize(len(run.tree) // 2)  # gives back the memory that nothing is stored in
     return Split(box, run.tree, run.lower, run.upper, run.evaluated, stopped)
 
 
 @dataclass(eq=False)
 class _Run:
-    """The state of `split`: the tree, the open parts, and what is known of the volume."""
+    """The state of `split`: the tree, the open parts, those with the least keys first, and what is known of volumes.
+
+    It ends where the share is known to a `gap`, on its side of `coverage` or, with a `precision`, where less is open.
+    """
 
     box: ShiftBox
     gap: Fraction
     max_boxes: int
-    coverage: Fraction | None
-    probe: Probe | None
-    precision: Fraction | None
     deadline: float
+    coverage: Fraction | None = None
+    probe: Probe | None = None
+    precision: Fraction | None = None
 
     def __post_init__(self) -> None:
         self.hunts = self.probe is not None and self.precision is None  # for one failing shift, and for nothing else
@@ -362,7 +299,7 @@ class _Run:
         self.lower, self.upper = Fraction(0), Fraction(1)  # the best so far: a part may be known better than its halves
         self.evaluated = 0
         self.found = False
-        self.waiting = OpenParts()
+        self.keys, self.waiting = np.empty(0), list[Array]()
         self.batch = min(max(2, NUMBERS // len(self.box.radii)), PROBED if self.hunts else PARTS)
 
     def stopped(self) -> str | None:
@@ -376,7 +313,7 @@ class _Run:
             return "settled"
         elif self.upper - self.lower <= self.gap:
             return "gap"
-        if not len(self.waiting):
+        if not len(self.keys):
             return "rounding"
         if self.evaluated + 2 > self.max_boxes:
             return "limit"
@@ -386,7 +323,10 @@ class _Run:
         """The halves of the parts that come next, or their quarters."""
         left = min(self.batch, self.max_boxes - self.evaluated)
         times = 1 if self.hunts or left < 4 else 2
-        nodes, valid, failing, axes = self.waiting.pop(left // 2**times)
+        count = left // 2**times
+        order = np.argpartition(self.keys, count - 1) if count < len(self.keys) else np.arange(len(self.keys))
+        nodes, valid, failing, axes = (column[order[:count]] for column in self.waiting)
+        self.keys, *self.waiting = (column[order[count:]] for column in (self.keys, *self.waiting))
         self._count(nodes, -valid, -failing)
         nodes = self.tree.halve(nodes, axes[:, 0])
         return nodes if times == 1 else self.tree.halve(nodes, np.repeat(axes[:, 1], 2))
@@ -409,7 +349,23 @@ class _Run:
             self.undecided -= self.tree.volume(nodes[settled[0] | settled[1]])
         if self.probe is not None and not self.found and not settled[0].all():
             self.found = self.probe(start[~settled[0]], width[~settled[0]])
-        self._wait(nodes, ~(settled[0] | settled[1]), width, known, valid, failing)
+        effects = np.where(width > THIN, known.effects, 0.0)
+        wild = ~np.isfinite(effects).all(axis=1)
+        effects[wild] = width[wild]
+        # where the margin changes less than rounding could do, no smaller part will be settled either
+        waits = ~(settled[0] | settled[1]) & (wild | (effects.sum(axis=1) > known.error)) & effects.any(axis=1)
+        rest = np.flatnonzero(waits)
+        effects = effects[rest]
+        axes = effects.argmax(axis=1)
+        effects[np.arange(len(rest)), axes] *= 0.5
+        # a precision is about volumes: there an open part counts as a whole, whatever is known of its shares
+        unknown = UNITS - valid[rest] - failing[rest] if self.precision is None else np.full(len(rest), float(UNITS))
+        keys = known.least[rest] if self.hunts else -np.ldexp(unknown, -self.tree.depth(nodes[rest]))
+        both = np.stack([axes, effects.argmax(axis=1)], axis=1)
+        columns: tuple[Array, ...] = keys, nodes[rest], valid[rest], failing[rest], both
+        if len(self.keys):
+            columns = tuple(map(np.concatenate, zip((self.keys, *self.waiting), columns, strict=True)))
+        self.keys, *self.waiting = columns
 
     def _count(self, nodes: Integers, valid: Floats, failing: Floats) -> None:
         """Add what is known of parts to what is known of the whole, exactly."""
@@ -418,20 +374,3 @@ class _Run:
             sums = np.bincount(depth, units).tolist()
             share = sum((Fraction(int(s), UNITS << d) for d, s in enumerate(sums) if s), Fraction(0))
             setattr(self, which, getattr(self, which) + share)
-
-    def _wait(
-        self, nodes: Integers, open_: Bools, width: Floats, known: PartBounds, valid: Floats, failing: Floats
-    ) -> None:
-        effects = np.where(width > THIN, known.effects, 0.0)
-        wild = ~np.isfinite(effects).all(axis=1)
-        effects[wild] = width[wild]
-        # where the margin changes less than rounding could do, no smaller part will be settled either
-        rest = np.flatnonzero(open_ & (wild | (effects.sum(axis=1) > known.error)) & effects.any(axis=1))
-        effects = effects[rest]
-        axes = effects.argmax(axis=1)
-        effects[np.arange(len(rest)), axes] *= 0.5
-        # a precision is about volumes: there an open part counts as a whole, whatever is known of its shares
-        unknown = UNITS - valid[rest] - failing[rest] if self.precision is None else np.full(len(rest), float(UNITS))
-        keys = known.least[rest] if self.hunts else -np.ldexp(unknown, -self.tree.depth(nodes[rest]))
-        both = np.stack([axes, effects.argmax(axis=1)], axis=1)
-        self.waiting.push(keys, nodes[rest], valid[rest], failing[rest], both)

@@ -1,12 +1,6 @@
 """What can be done to one input, as columns of a linear program, and the pre-activations that this can lead to.
 
-A number that may take any value of a range has a column for going up and one for going down; a feature in steps counts
-steps; each other level has a column that is 0 or 1. Where a feature has to leap before it can go on, since its value is
-outside its range or between two steps, the leap is a column of its own, and those that need it first are its children.
-
-The smaller the cost, the fewer units can change their phase, and the fewer cases have to be told apart. For the first
-layer the most that changes can add is the lesser of two bounds: every feature does its best, or all of the cost goes
-where it adds most. Deeper units are bounded by intervals and by lines that are carried back to the changes.
+Where a feature must leap before it goes on, the leap is a column of its own: the parent of those that need it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """The mixed-integer program of the cheapest change: units as rows and columns, and its effect evaluated.
 
-Units whose phase is the same over all that is within the budget are no columns at all: they are written in terms of
-those before them. Any other has a column for its activation, and rows only on the sides from which a wrong value could
-help the margin: with relu units a binary is needed where a unit should be large, none where it should be small. Every
-big M is the end of a proven range. Columns are scaled by powers of two to ranges within [-1, 1], which rounds nothing:
-the solver's tolerances are absolute, and it drops entries that look small.
+Units that keep their phase within the budget are no columns; others get rows where a wrong value could help.
 """
 
 from __future__ import annotations

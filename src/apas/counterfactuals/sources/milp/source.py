@@ -1,7 +1,6 @@
 """`MilpSource`: the nearest row with a wanted margin on a piecewise linear network, by mixed-integer programs.
 
-Within the cost of a good point, and with the margin that is asked for, most units can only be on one side of their
-kinks. How far each can go is a linear program; where that settles a unit, the others are settled more easily.
+Within the cost of a good point most units keep their phase: linear programs settle which, and the rest follows.
 """
 
 from __future__ import annotations
@@ -238,11 +237,8 @@ class Nearest:
     ) -> None:
         self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, rough
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
-        self.cuts, wanted = (
-            cuts is not None,
-            int(class_indices(net.classes, search.target, 1)[0]) if cuts is None else 0,
-        )
-        self.goal = Contrast.of(net, wanted) if cuts is None else cuts
+        self.cuts = cuts is not None
+        self.goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
         self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
@@ -507,10 +503,7 @@ def _largest(nearest: Nearest) -> Iterator[Candidate]:
 
 
 class _Bracket:
-    """Margins that failed and passed, and where between them the least that passes should be.
-
-    From one point to the next the slack grows about as much as the margin, so that two looks tell where it is 0.
-    """
+    """Margins that failed and passed, and where between the least that passes should be: slack grows as margins do."""
 
     def __init__(self, margin: float, ceiling: float) -> None:
         self.asked, self.top, self.tries = margin, ceiling, 0

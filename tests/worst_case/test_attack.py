@@ -11,8 +11,7 @@ from apas._random import Stream, unit_cube
 from apas.models.forward import ACTIVATIONS
 from apas.shifts.base import Box
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.attack.descent import ParameterMoves, search
-from apas.worst_case.attack.unit_pushes import UnitPushes
+from apas.worst_case.attack import ParameterMoves, UnitPushes, search
 from apas.worst_case.intervals import Boxes, least_margins, worst_corners
 
 SIZES = [(4, 1), (4, 3), (4, 6, 1), (4, 6, 2), (4, 6, 5, 1), (3, 6, 5, 3), (4, 5, 6, 5, 2)]
@@ -174,7 +173,7 @@ class TestSearch:
                 np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[rows])
 
     def test_blocks_do_not_change_the_answer(self, monkeypatch):
-        from apas.worst_case.attack import descent as module
+        from apas.worst_case import attack as module
 
         units = landscape((4, 8, 6, 1), "tanh", rows=7)
         monkeypatch.setattr(module, "BLOCK", 6 * units.size)  # all starts of a row together, rows one by one

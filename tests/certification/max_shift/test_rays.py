@@ -8,8 +8,8 @@ from problems import network
 
 from apas import FeedForward, LinfShifts
 from apas._random import Stream
+from apas.certification.max_shift.rays import KINKS, Rays, chord_gaps, first_ray_failures
 from apas.models.forward import ACTIVATIONS, activate
-from apas.worst_case.rays import KINKS, Rays, chord_gaps, first_ray_failures
 
 SHAPES = [((4, 5, 1), "sigmoid"), ((4, 5, 6, 1), "sigmoid"), ((4, 6, 3), "softmax"), ((4, 5, 5, 4, 3), "softmax"), ((4, 1), "sigmoid"), ((4, 3), "softmax"), ((3, 5, 2), "softmax")]  # fmt: skip
 

@@ -1,28 +1,25 @@
-"""Attacks that push every hidden unit against the margin, in a box of parameters.
+"""Attacks: projected gradient descent from many starts, over pushes of hidden units in a box, else over parameters.
 
-Whatever a shift in the box does, it does by moving the pre-activation of each unit between ``l(a)`` and ``u(a)``, which
-its own weights and bias allow whatever the other units do. A push of -1 puts all parameters of a unit where they make
-its pre-activation least, 1 where they make it largest, numbers in between on the way. So the worst shift is looked for
-among one number per unit instead of among all parameters, and turned into parameters only at the end.
-
-`RivalPushes` pushes all hidden layers against one rival per row, at the delta of a relaxation, for branch and bound.
-`UnitPushes` pushes all but the last one, each row at a delta of its own: for the last one and the outputs the worst
-pushes are known in closed form. With at most one hidden layer nothing is left to search, and with two the search has
-some hundred coordinates instead of thousands of parameters.
-
-`broken_radius` is an upper bound on the largest robust delta: below it failing shifts may exist that were not found.
+A push of -1 puts the parameters of a unit where its pre-activation is least, 1 where it is largest. Nothing found here
+is believed. A row does not depend on others: all share the starts, and every batch has a shape of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Array, Bools, Floats, Indices, Integers
+from apas.models.base import Differentiable, Parameters
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, by_units, derivative, lowest, shape_of
+from apas.shifts.base import Box
 from apas.worst_case.intervals import MovingLayer, moving_layers, output_signs, output_terms, rivals
 from apas.worst_case.linear import Objective, Relaxation
 
@@ -90,14 +87,12 @@ class RivalPushes(_PushedLayers):
             found.append(c * derivative(self.names[i], arguments[i]))
         return found[::-1]
 
-    def improve(
-        self, pushes: list[Floats], enough: Floats | float = -np.inf, *, turns: int = TURNS
-    ) -> tuple[Floats, list[Floats]]:
+    def improve(self, pushes: list[Floats], enough: Floats | float = -np.inf) -> tuple[Floats, list[Floats]]:
         """Turn all pushes against the gradient while that lowers the margin and it is not below `enough`."""
         least, arguments = self.margins(pushes)
         going = (least >= enough)[:, None]  # an item whose margin does not fall any more stays where it is
         best = pushes
-        for _ in range(turns):
+        for _ in range(TURNS):
             if not going.any():
                 break
             slopes = self.slopes(pushes, arguments)
@@ -130,10 +125,8 @@ class RivalPushes(_PushedLayers):
         return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, pushes, inputs
 
     def towards(self, activations: list[Floats]) -> list[Floats]:
-        """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
-
-        For piecewise linear units; where an activation does not tell its pre-activation, the farthest one is taken.
-        """
+        """Pushes (items, units) per layer that bring piecewise linear units as near as they can get to activations."""
+        # where an activation does not tell its pre-activation, the farthest one is taken
         pushes, a = [], self.X
         for i, (name, wish) in enumerate(zip(self.names, activations, strict=True)):
             middle, spread = self._ranges(i, a)
@@ -180,10 +173,7 @@ def joint_direction(inputs: list[Floats], pushes: list[Floats]) -> Floats:
 
 
 class UnitPushes(_PushedLayers):
-    """Least margins of rows, each in a box of its own, while all but the last hidden layer are pushed as told.
-
-    Every row is a batch of its own, of a shape that does not depend on the other rows, and so are its last bits.
-    """
+    """Least margins of rows, each a batch and a box of its own, with all but the last hidden layer pushed as told."""
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
@@ -192,9 +182,6 @@ class UnitPushes(_PushedLayers):
         self.parts = [slice(*ends_of) for ends_of in pairwise(ends)]
         self.outputs = [output_terms(net, reach, wanted, rival) for rival in rivals(net, wanted).T]
         super().__init__(moving_layers(net, radii), net.activations, X[:, None, :], 1.0)
-        self._set_delta(delta)
-
-    def _set_delta(self, delta: Floats) -> None:
         self.delta, self.scale = delta, delta[:, None, None]
 
     @property
@@ -213,7 +200,7 @@ class UnitPushes(_PushedLayers):
     def at(self, delta: Floats) -> UnitPushes:
         """The same in boxes of other sizes."""
         other = copy(self)
-        other._set_delta(delta)
+        other.delta, other.scale = delta, delta[:, None, None]
         return other
 
     def margins(self, points: Floats) -> Floats:
@@ -225,11 +212,9 @@ class UnitPushes(_PushedLayers):
         return np.broadcast_to(self._worst(a)[0], points.shape[:2])
 
     def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
-        """Margins (rows, points) and their gradients (rows, points, units).
-
-        A unit that is switched off has no slope, and nothing would ever push it on: `softness`, one number or one per
-        point, is taken for slopes that are smaller.
-        """
+        """Margins (rows, points) and their gradients (rows, points, units)."""
+        # a unit that is switched off has no slope, and nothing would ever push it on: `softness`, one number or one per
+        # point, is taken for slopes that are smaller
         a, kept = self.X[:, None, :], []
         soft = np.asarray(softness)[..., None]
         for i, part in enumerate(self.parts):
@@ -358,3 +343,184 @@ def _turn_pushes(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bool
             break
         current = np.where(gradients != 0, -np.sign(gradients), current)
     return least < 0, best
+
+
+#: Draws unit points number `start` to `stop`.
+Draw = Callable[[int, int], Floats]
+#: How many coordinates of points are held at a time.
+BLOCK = 1 << 17
+#: Full steps from the centre before anything else is tried: they break most of the rows that can be broken at all.
+JUMPS = 8
+#: Up to this many coordinates each is tried by itself at the end, this many times, this many at once.
+COORDINATES, PASSES, TOGETHER = 512, 4, 32
+#: Slopes that switched-off units are taken to have, turn by turn, for this share of the steps.
+SOFTNESS, SOFT_SHARE = (0.1, 0.05, 0.2, 0.3, 0.0), 0.6
+
+
+@runtime_checkable
+class ConvexSet(Protocol):
+    """A convex set of shifts around 0, and what a descent inside it needs."""
+
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
+        """Rows of changes (rows, k) pulled into the set of size `delta`, up to rounding."""
+
+    def steepest(self, gradients: Floats) -> Floats:
+        """Per row of gradients (rows, k) the point u of the unit set with the least ``gradient @ u``."""
+
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
+        """Parameters brought inside the set of size `delta` around `base`, without tolerance."""
+
+
+@dataclass(frozen=True)
+class LeastMargins:
+    """The least margins that were found."""
+
+    margins: Floats
+    points: Floats
+    used: Integers
+
+    def note(self, rows: Indices, margins: Floats, points: Floats) -> None:
+        """Keep the least of some new margins (rows, points) where it is less than what is known; NaN never is."""
+        self.used[rows] += margins.shape[1]
+        best = np.where(np.isnan(margins), np.inf, margins).argmin(axis=1)
+        least = np.take_along_axis(margins, best[:, None], axis=1)[:, 0]
+        better = np.flatnonzero(least < self.margins[rows])
+        self.margins[rows[better]] = least[better]
+        self.points[rows[better]] = points[better, best[better]]
+
+
+def search(
+    landscape: UnitPushes | ParameterMoves,
+    ball: ConvexSet,
+    draw: Draw,
+    goal: Floats,
+    *,
+    restarts: int,
+    steps: int,
+    warm: Floats | None = None,
+) -> LeastMargins:
+    """Look for points of the unit ball with margins below `goal`."""
+    rows, size = len(goal), landscape.size
+    found = LeastMargins(np.full(rows, np.inf), np.zeros((rows, size)), np.zeros(rows, dtype=np.int64))
+    if size == 0:  # everything is known in closed form
+        found.note(np.arange(rows), landscape.margins(np.zeros((rows, 1, 0))), np.zeros((rows, 1, 0)))
+        return found
+    centre = np.zeros((rows, size)) if warm is None else warm
+    together = max(1, min(restarts, BLOCK // size))
+    starts = [(0, 0), *((first, min(first + together, restarts)) for first in range(0, restarts, together))]
+    for first, last in starts:
+        points = draw(first, max(last, first + 1)).copy()
+        corners = np.arange(first, first + len(points)) % 2 == 0
+        points[corners] = ball.steepest(-points[corners])
+        for some in _blocks(np.flatnonzero(found.margins >= goal), max(1, last - first) * size):
+            batch = np.broadcast_to(points, (len(some), *points.shape)).copy()
+            if first == 0:
+                batch = np.concatenate([centre[some, None, :], batch[:, 1:]], axis=1)
+            _descend(landscape.take(some), ball, found, goal, some, batch, steps if last else -min(steps, JUMPS))
+    if isinstance(ball, Box) and size <= COORDINATES:
+        for some in _blocks(np.flatnonzero(found.margins >= goal), together * size):
+            _one_by_one(landscape, ball, found, goal, some)
+    return found
+
+
+def _blocks(rows: Indices, size: int) -> list[Indices]:
+    step = max(1, BLOCK // size)
+    return [rows[start : start + step] for start in range(0, len(rows), step)]
+
+
+def _descend(
+    part: Any, ball: ConvexSet, found: LeastMargins, goal: Floats, rows: Indices, points: Floats, steps: int
+) -> None:
+    """Steps against the gradient, ever smaller ones; a negative number of them: full ones, from corner to corner."""
+    jump = steps < 0
+    soft = np.resize(SOFTNESS, points.shape[1])
+    for step in range(abs(steps) + 1):
+        share = step / (abs(steps) + 1)
+        margins, gradients = part.gradients(points, soft * (share < SOFT_SHARE))
+        found.note(rows, margins, points)
+        # ever smaller steps; the last one goes all the way, since the least margin is mostly at a corner
+        # against the gradient, cut off at the surface; or to the point that is best if the slopes stay
+        best = ball.steepest(np.nan_to_num(gradients.reshape(-1, gradients.shape[-1])))
+        if not jump and step != abs(steps) - 1:
+            best = ball.project(points.reshape(best.shape) + 0.5 * (1 - share) * best, 1.0)
+        following = np.asarray(best.reshape(points.shape))
+        still = found.margins[rows] >= goal[rows]
+        if jump:  # a corner that leads to itself leads nowhere else
+            still &= (following != points).any(axis=(1, 2))
+        points = following
+        if not still.all():
+            if not still.any():
+                return
+            keep = np.flatnonzero(still)
+            rows, points, part = rows[keep], points[keep], part.take(keep)
+
+
+def _one_by_one(
+    landscape: UnitPushes | ParameterMoves, ball: Box, found: LeastMargins, goal: Floats, rows: Indices
+) -> None:
+    """Put single coordinates of the best points to their ends, and then as many of the helpful ones as help."""
+    size = len(ball.radii)
+    ends = np.concatenate([np.diag(-ball.radii), np.diag(ball.radii)])
+    which = np.tile(np.eye(size, dtype=bool), (2, 1))
+    for _ in range(PASSES):
+        part, best = landscape.take(rows), found.points[rows].copy()
+        before = found.margins[rows].copy()
+        gains = np.empty((len(rows), 2 * size))
+        for start in range(0, 2 * size, TOGETHER):
+            some = slice(start, start + TOGETHER)
+            tried = np.where(which[some], ends[some], best[:, None, :])
+            margins = part.margins(tried)
+            found.note(rows, margins, tried)
+            gains[:, some] = margins - before[:, None]
+        order = gains.argsort(axis=1)
+        rank = np.empty_like(order)
+        np.put_along_axis(rank, order, np.broadcast_to(np.arange(2 * size), order.shape), axis=1)
+        counts = 2 ** np.arange(1, 2 + int(np.log2(size)))
+        take = (rank[:, None, :] < counts[:, None]) & (gains[:, None, :] < 0)
+        down, up = take[..., :size], take[..., size:]
+        tried = np.where(down, -ball.radii, np.where(up, ball.radii, best[:, None, :]))
+        found.note(rows, part.margins(tried), tried)
+        rows = rows[(found.margins[rows] < before) & (found.margins[rows] >= goal[rows])]
+        if not len(rows):
+            return
+
+
+class ParameterMoves:
+    """Margins of rows while the parameters move by ``delta * point``."""
+
+    def __init__(self, model: Differentiable, X: Floats, target: Array, moving: Bools, delta: Floats) -> None:
+        self.model, self.X, self.target, self.moving, self.delta = model, X, target, moving, delta
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are."""
+        return len(self.moving)
+
+    def take(self, rows: Indices) -> ParameterMoves:
+        """The same for some of the rows."""
+        return ParameterMoves(self.model, self.X[rows], self.target[rows], self.moving, self.delta[rows])
+
+    def at(self, delta: Floats) -> ParameterMoves:
+        """The same with moves of other sizes."""
+        return ParameterMoves(self.model, self.X, self.target, self.moving, delta)
+
+    def margins(self, points: Floats) -> Floats:
+        """Margins (rows, points) at the points (rows, points, k)."""
+        return self.gradients(points)[0]
+
+    def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
+        """Margins (rows, points) and gradients (rows, points, k) up to the factor delta; `softness` changes nothing."""
+        if isinstance(self.model, FeedForward):  # whose answers do not depend on the batch
+            return self._ask(points)
+        alone = [self.take(np.array([i]))._ask(points[i : i + 1]) for i in range(len(points))]
+        margins, gradients = zip(*alone, strict=True)
+        return np.concatenate(margins), np.concatenate(gradients)
+
+    def _ask(self, points: Floats) -> tuple[Floats, Floats]:
+        rows, count, size = points.shape
+        moves = (points * self.delta[:, None, None]).reshape(-1, size)
+        same = all(label == self.target[0] for label in self.target)
+        target = self.target[0] if same else np.repeat(self.target, count)
+        margins, gradients = self.model.parameter_gradient(np.repeat(self.X, count, axis=0), target, moves)
+        gradients = np.where(self.moving, gradients, 0.0)
+        return np.asarray(margins).reshape(rows, count), gradients.reshape(rows, count, size)

@@ -1,22 +1,13 @@
-"""How fast a margin can fall while all parameters together move within an L_p ball.
+"""Least margins while all parameters together move by at most delta in an L_p norm: the best of three bounds.
 
-With ``1/p + 1/q = 1``, a change of L_p norm s moves the sum ``a @ w + b`` of a unit by at most s times the L_q norm of
-``(a, 1)`` over the parameters that move. What a layer computes is followed in two ways, and the better one kept:
-
-* by intervals, unit by unit, which see that a unit stays on one side of its kink;
-* as what the network itself computes plus a change, whose L_p norm over the whole layer is bounded. The layers share
-  the radius, and a weight matrix passes on such a change times its norm, not times a sum of its entries.
-
-The slopes of the margin by the sums of the units go backward as intervals plus a change of bounded L_q norm. A
-parameter's slope is that of its unit times its input, so that the L_q norm of all slopes, which is how fast the margin
-can fall, is that of the units' slopes times the norms of ``(a, 1)``.
-
-Everything is rounded outwards: the results hold in real arithmetic.
+f less the integral of how fast the margin can fall (`BallSlopes`, at right ends of steps, since it never falls with the
+distance; exact where only the output layer moves); a dual bound (`BallDual`); the box around the ball (`Boxes`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,9 +15,20 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate, activation_range
-from apas.shifts.norms import lp_norm
-from apas.worst_case.intervals import derivative_range, interval_product, output_signs, output_terms, rivals
+from apas.models.forward import LEAKY_SLOPE, activate, activation_range
+from apas.shifts.norms import lp_norm, steepest_point
+from apas.worst_case.intervals import (
+    Boxes,
+    cut_last_bits,
+    derivative_range,
+    interval_product,
+    output_signs,
+    output_terms,
+    provable_radius,
+    rivals,
+)
+
+_Range = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,9 @@ def conjugate(p: float) -> float:
 
 
 def up(values: Floats, terms: int) -> Floats:
-    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off.
-
-    A sum loses at most one `STEP` per term; 1024 more cover ``** q`` and ``** (1 / q)``, whose exponents are rounded,
-    which changes the power of a number by up to its logarithm (at most 745) times a `STEP`.
-    """
+    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off."""
+    # a sum loses at most one STEP per term; 1024 more cover ** q and ** (1 / q), whose exponents are rounded, which
+    # changes the power of a number by up to its logarithm (at most 745) times a STEP
     return np.asarray(values * (1 + (terms + 1024) * STEP))
 
 
@@ -182,18 +182,13 @@ class MatrixNorms:
             bound = np.minimum(bound, np.sqrt(slopes**2 @ (self.size**2).sum(axis=1)))
         return up(bound, self.terms) + TINY
 
-    def range_of(self, a: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        """Ends of ``a @ w`` for a between ends (rows, inputs), but for rounding."""
-        middle, half = 0.5 * (a[0] + a[1]) @ self.w, 0.5 * (a[1] - a[0]) @ self.size
-        return middle - half, middle + half
-
-    def range_back(self, a: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        """Ends of ``a @ w.T`` for a between ends (rows, units), but for rounding."""
-        middle, half = 0.5 * (a[0] + a[1]) @ self.w.T, 0.5 * (a[1] - a[0]) @ self.size.T
+    def range_of(self, a: _Range, *, back: bool = False) -> _Range:
+        """Ends of ``a @ w`` for a between ends (rows, inputs), but for rounding; `back`: of ``a @ w.T``."""
+        w, size = (self.w.T, self.size.T) if back else (self.w, self.size)
+        middle, half = 0.5 * (a[0] + a[1]) @ w, 0.5 * (a[1] - a[0]) @ size
         return middle - half, middle + half
 
 
-_Range = tuple[Floats, Floats]
 #: Activations whose values and derivatives have no rounding of their own.
 PLAIN = ("relu", "leaky_relu", "identity", "hard_tanh")
 #: Activations whose computed values can be off by some units in the last place of 1, or of their argument.
@@ -250,7 +245,10 @@ class BallSlopes:
         for i in range(len(self.net.activations)):
             reaches.append(self._reach(layers[-1], radius, *self.margin.moves[i]) if i else self.reach)
             layers.append((self._next if i else self._first)(i, layers[-1], radius, reaches[-1]))
-        output = self._output_reach(layers[-1], radius)
+        moves = self.margin.weight_moves, self.margin.bias_moves, self.q
+        by_change = row_reach(np.abs(layers[-1].values), *moves)
+        by_change = by_change + self._most(moves[0]) * self._change(layers[-1], radius)
+        output = np.minimum(row_reach(layers[-1].largest, *moves), by_change)
         steps = [output, *self._backward(radius, layers, reaches)]
         return self._least(layers[-1], radius, output), joint_norm(self.q, *steps) + TINY
 
@@ -311,13 +309,6 @@ class BallSlopes:
         slopes = (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)
         return _BallLayer(_values(name, low, high), values, size, slopes, moved, error, norm)
 
-    def _output_reach(self, layer: _BallLayer, radius: Floats) -> Floats:
-        """The same as `_reach` for the output, (rows,)."""
-        counts, bias_counts = self.margin.weight_moves, self.margin.bias_moves
-        by_ends = row_reach(layer.largest, counts, bias_counts, self.q)
-        by_change = row_reach(np.abs(layer.values), counts, bias_counts, self.q)
-        return np.minimum(by_ends, by_change + self._most(counts) * self._change(layer, radius))
-
     def _most(self, counts: Floats) -> Floats:
         return np.asarray(up(counts.max(axis=1, initial=0.0) ** (1.0 / self.q), 0))
 
@@ -358,7 +349,7 @@ class BallSlopes:
             else:
                 own = radius * total * self._conversion(units) * weight_moves.any()
                 common = up(layer.passed * common + layers[i].steepest.max(axis=1) * own, 0)
-            low, high = self.norms[i].range_back((low, high))
+            low, high = self.norms[i].range_of((low, high), back=True)
             low, high = low - rounding, high + rounding
         return steps
 
@@ -369,3 +360,236 @@ def _values(name: str, low: Floats, high: Floats) -> _Range:
         return ends
     size = np.maximum(np.maximum(-low, high), 1.0) if name in ABSOLUTE else np.maximum(-ends[0], ends[1])
     return ends[0] - 8 * STEP * size, ends[1] + 8 * STEP * size
+
+
+#: Linear pieces of the activations: slope, value at 0, and the ends of each.
+PIECES = {
+    "relu": [(0.0, 0.0, -math.inf, 0.0), (1.0, 0.0, 0.0, math.inf)],
+    "leaky_relu": [(LEAKY_SLOPE, 0.0, -math.inf, 0.0), (1.0, 0.0, 0.0, math.inf)],
+    "hard_tanh": [(0.0, -1.0, -math.inf, -1.0), (1.0, 0.0, -1.0, 1.0), (0.0, 1.0, 1.0, math.inf)],
+    "identity": [(1.0, 0.0, -math.inf, math.inf)],
+}
+#: How many multipliers are tried, and over how many powers of 2 around the one of a linear margin.
+TRIES, POWERS = 64, 40.0
+#: Curvatures below this share of their terms have lost too many digits: such multipliers are not used.
+FLAT = 2.0**-20
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+class BallDual:
+    """The dual problems of rows, each with one hidden layer whose units all move."""
+
+    def __init__(self, margin: BallMargin) -> None:
+        self.margin = margin
+        w, b = margin.net.weights[0], margin.net.biases[0]
+        self.z = margin.X @ w + b
+        self.reach = unit_reach(np.abs(margin.X), *margin.moves[0], 2.0)
+        self.pieces = PIECES[margin.net.activations[0]]
+        # a network whose sums are the computed ones lies this far away from the network itself
+        rounding = (len(w) + 16) * STEP * (np.abs(margin.X) @ np.abs(w) + np.abs(b)) + TINY
+        self.away = 2 * np.sqrt(((rounding / self.reach) ** 2).sum(axis=1))
+
+    @staticmethod
+    def fits(margin: BallMargin, p: float) -> Bools:
+        """Rows that can be bounded in this way."""
+        names = margin.net.activations
+        if p != 2.0 or len(names) != 1 or names[0] not in PIECES:
+            return np.zeros(len(margin.X), dtype=bool)
+        w_moves, b_moves = margin.moves[0]
+        return np.asarray(((margin.X != 0) @ w_moves + b_moves > 0).all(axis=1))
+
+    def least(self, delta: Floats) -> Floats:
+        """Lower bounds on the margins over balls of radius `delta` (one per row), in real arithmetic."""
+        square = (delta + self.away) ** 2 * (1 + 8 * STEP) + TINY
+        start = self._steepness() / (2 * np.sqrt(square))
+        return self._best(start, lambda multiplier: self._value(multiplier) - multiplier * square * (1 + 8 * STEP))
+
+    def radius(self) -> Floats:
+        """Largest delta per row that is proved; 0 if none is."""
+        slope = self._steepness()
+        with np.errstate(divide="ignore", over="ignore"):
+            start = slope**2 / (2 * np.maximum(self._value(np.maximum(slope, 1.0) * 1e9), TINY))
+        square = self._best(start, lambda multiplier: self._value(multiplier) / multiplier)
+        return np.asarray(np.maximum(np.sqrt(np.maximum(square, 0.0)) * (1 - 2.0**-45) - self.away, 0.0))
+
+    def _best(self, start: Floats, objective: Callable[[Floats], Floats]) -> Floats:
+        """Largest value of a unimodal function of the multiplier; any other value that is found would do as well."""
+        start = np.clip(start, 1e-100, 1e100)
+        low = np.log2(np.maximum(self._least_multiplier(), start * 2.0 ** (-POWERS / 2)))
+        high = np.maximum(low + POWERS / 2, np.log2(start) + POWERS / 2)
+        points = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]
+        values = [objective(2.0**point) for point in points]
+        best = np.fmax(*values)
+        for _ in range(TRIES):
+            left = values[0] >= values[1]  # the best lies left of the right point
+            low, high = np.where(left, low, points[0]), np.where(left, points[1], high)
+            point = np.where(left, high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
+            value = objective(2.0**point)
+            points = [np.where(left, point, points[1]), np.where(left, points[0], point)]
+            values = [np.where(left, value, values[1]), np.where(left, values[0], value)]
+            best = np.fmax(best, value)
+        return np.asarray(best)
+
+    def _steepness(self) -> Floats:
+        """L_2 norm of the margin's slopes on the network itself; about, as it only tells where to begin."""
+        margin, value, slope = self.margin, np.zeros_like(self.z), np.zeros_like(self.z)
+        for steep, level, left, right in self.pieces:
+            here = (self.z >= left) & (self.z <= right)
+            value, slope = np.where(here, steep * self.z + level, value), np.where(here, steep, slope)
+        squares = margin.weight_moves * value**2 + (self.reach * slope * margin.weights) ** 2
+        return np.asarray(np.sqrt(squares.sum(axis=1) + margin.bias_moves))
+
+    def _least_multiplier(self) -> Floats:
+        """From where on the problems of all units have a least value, and enough curvature to compute it."""
+        steep = max(abs(slope) for slope, _, left, right in self.pieces if left == -math.inf or right == math.inf)
+        needed = 0.5 * steep * (self.reach * np.sqrt(self.margin.weight_moves)).max(axis=1)
+        return np.asarray(needed * (1 + 2 * FLAT) + TINY)
+
+    def _value(self, multiplier: Floats) -> Floats:
+        """A lower bound on the least of ``margin + multiplier * squares``."""
+        margin = self.margin
+        units = self._units(multiplier[:, None])
+        bias, penalty = margin.bias, margin.bias_moves / (4 * multiplier)
+        size = np.abs(units).sum(axis=1) + margin.bias_size + penalty
+        return np.asarray(units.sum(axis=1) + bias - penalty - (units.shape[1] + 16) * STEP * size - TINY)
+
+    def _units(self, multiplier: Floats) -> Floats:
+        """The same for each unit, (rows, units): the least over the pieces of its activation."""
+        return np.asarray(np.minimum.reduce([self._on_piece(multiplier, *piece) for piece in self.pieces]))
+
+    def _on_piece(self, multiplier: Floats, slope: float, level: float, left: float, right: float) -> Floats:
+        """The least on one linear piece, where it is ``constant + tilt * shift + curve * shift**2``."""
+        z, v, moves = self.z, self.margin.weights, self.margin.weight_moves / (4 * multiplier)
+        a, cost = slope * z + level, multiplier / self.reach**2
+        tilt, tilt_size = slope * (v - 2 * moves * a), abs(slope) * (np.abs(v) + 2 * moves * np.abs(a))
+        curve = cost - moves * slope**2
+        bent = curve > FLAT * cost
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            shift = np.where(bent, -tilt / (2 * curve), 0.0)
+            size = np.abs(v * a) + moves * a**2 + tilt_size**2 / curve * (cost / curve)
+            inside = v * a - moves * a**2 - tilt * tilt / (4 * curve) - 16 * STEP * size
+            # where rounding leaves it open whether the least lies on the piece, it counts: cancellation in the curve
+            # magnifies the errors of its terms by cost / curve, and 2**-44 is 512 roundings of that
+            room = 2.0**-44 * (np.abs(z) + tilt_size / curve * (cost / curve))
+        least = np.where(bent & (z + shift >= left - room) & (z + shift <= right + room), inside, np.inf)
+        if math.isinf(left) or math.isinf(right):
+            least = np.where(bent, least, -np.inf)
+        weak = np.where(bent, 0.0, curve)
+        for end in filter(math.isfinite, (left, right)):
+            # the value at an end of the piece, less what a weak curve could dip below the straight line
+            at, square = slope * end + level, (end - z) ** 2
+            size = np.abs(v * at) + moves * at**2 + (cost + np.maximum(-weak, 0.0)) * square
+            value = v * at - moves * at**2 + cost * square - np.maximum(weak, 0.0) * square - 16 * STEP * size
+            least = np.minimum(least, value)
+        return least
+
+
+#: Steps of a first walk along the radius, and of a second one that looks closer.
+COARSE, FINE = 16, 64
+#: How many numbers an array of a block of rows holds at most, unless a single row needs more.
+NUMBERS = 1 << 16
+
+
+def is_exact_ball(net: FeedForward, mask: Floats) -> bool:
+    """Whether the bounds are the least margins themselves, up to rounding: where only the output layer moves."""
+    return not mask[: net.parameters.slices[-2].start].any()
+
+
+def least_margins_ball(
+    net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, delta: Floats
+) -> tuple[Floats, Floats]:
+    """A lower bound on the margin of each row while the parameters move by at most `delta` in the L_p norm."""
+    safe, error, norms = np.empty(len(X)), np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
+    for rows in _blocks(net, len(X)):
+        boxes = Boxes(net, X[rows], wanted[rows], mask)
+        error[rows] = boxes.error(delta[rows])
+        lowered = net.rounding(X[rows], mask, delta[rows])
+        against = margins_against(net, X[rows], wanted[rows], mask)
+        parts = [_least(margin.lower(lowered), norms, delta[rows]) for margin in against]
+        safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
+    return np.where(np.isnan(safe), -np.inf, safe + error), error
+
+
+def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, limit: float) -> Floats:
+    """Per row the largest delta up to `limit` at which every shift of the L_p ball is proved to keep the class."""
+    proved, norms = np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
+    for rows in _blocks(net, len(X)):
+        against = margins_against(net, X[rows], wanted[rows], mask)
+        parts = [_radius(margin, norms, limit) for margin in against]
+        if net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding never falls with delta
+            lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
+            parts = [_radius(margin.lower(lowered), norms, limit) for margin in against]
+        boxes, least = Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts)
+        # where intervals over the box around the ball prove more, which is seldom, that counts
+        beyond = np.minimum(1.001 * least, limit)
+        more = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (least < limit))
+        if len(more):
+            least[more] = np.maximum(least[more], provable_radius(boxes.take(more), limit)[0])
+        proved[rows] = least
+    return np.where(proved >= limit, limit, cut_last_bits(proved))
+
+
+def worst_points_ball(
+    net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, delta: Floats
+) -> Floats | None:
+    """Per row a point of the unit ball with the least margin, where the bounds are exact; else None."""
+    if not is_exact_ball(net, mask):
+        return None
+    points, least = np.zeros((len(X), len(mask))), np.full(len(X), np.inf)
+    for margin in margins_against(net, X, wanted, mask):
+        start, slope = BallSlopes(margin, p).at(np.zeros(len(X)))
+        better = start - delta * slope < least
+        least = np.where(better, start - delta * slope, least)
+        points[better] = steepest_point(margin.take(better).output_gradients() * mask, p)
+    return points
+
+
+def _blocks(net: FeedForward, rows: int) -> Iterator[slice]:
+    """Parts of the rows whose layers fit into the processor's cache."""
+    step = max(1, NUMBERS // max(max(w.shape) for w in net.weights))
+    for start in range(0, rows, step):
+        yield slice(start, start + step)
+
+
+def _least(margin: BallMargin, norms: list[MatrixNorms], delta: Floats) -> Floats:
+    p, slopes = norms[0].p, BallSlopes(margin, norms[0].p, norms)
+    start, _ = slopes.at(np.zeros(len(delta)))
+    least, _ = _walk(slopes, start, delta, 1 if margin.linear else FINE)
+    rows = np.flatnonzero(BallDual.fits(margin, p))
+    if len(rows):
+        least[rows] = np.fmax(least[rows], BallDual(margin.take(rows)).least(delta[rows]))
+    return least
+
+
+def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Floats:
+    p, slopes = norms[0].p, BallSlopes(margin, norms[0].p, norms)
+    start, slope = slopes.at(np.zeros(len(margin.X)))
+    # G is at least its value at 0: no walk can come farther
+    top = np.where(start > 0, np.minimum(limit, start / slope * (1 + 1e-9)), 0.0)
+    _, proved = _walk(slopes, start, top, 1 if margin.linear else COARSE)
+    if not margin.linear:
+        _, closer = _walk(slopes, start, np.minimum(top, 1.25 * proved), FINE)
+        proved = np.maximum(proved, closer)
+    rows = np.flatnonzero(BallDual.fits(margin, p) & (start > 0))
+    if len(rows):
+        proved[rows] = np.maximum(proved[rows], np.minimum(BallDual(margin.take(rows)).radius(), limit))
+    return proved
+
+
+def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[Floats, Floats]:
+    """Lower bounds on the margins at radius `top`, and how far they are proved to stay above 0, at most to `top`."""
+    # the slope at the right end of each step bounds all of the step, since slopes never fall with the radius
+    bound, before = start, np.zeros(len(start))
+    proved, alive = np.zeros(len(start)), start > 0
+    for i in range(1, steps + 1):
+        radius = top * (i / steps)
+        least, slope = slopes.at(radius)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # outward: 2**-50 is more than the three roundings of the product, `nextafter` that of the difference
+            fallen = bound - (radius - before) * slope * (1 + 2.0**-50)
+            end = np.fmax(before, np.minimum((before + bound / slope) * (1 - 2.0**-50), radius))
+        after = np.fmax(np.nextafter(fallen, -np.inf), least)
+        proved = np.where(alive, np.where(after > 0, radius, end), proved)
+        alive = alive & (after > 0)
+        bound, before = after, radius
+    return bound, proved

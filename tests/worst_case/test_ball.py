@@ -13,17 +13,21 @@ import apas
 from apas._random import Stream, unit_ball
 from apas.shifts.lp import LpShifts
 from apas.shifts.norms import lp_norm, steepest_point
-from apas.worst_case.ball import least_margins as balls
-from apas.worst_case.ball.lagrangian import PIECES, BallDual
-from apas.worst_case.ball.least_margins import ball_radius, is_exact_ball, least_margins_ball, worst_points_ball
-from apas.worst_case.ball.lipschitz import (
+from apas.worst_case import ball as balls
+from apas.worst_case.ball import (
+    PIECES,
+    BallDual,
     BallSlopes,
     MatrixNorms,
+    ball_radius,
     conjugate,
+    is_exact_ball,
     joint_norm,
+    least_margins_ball,
     margins_against,
     row_reach,
     unit_reach,
+    worst_points_ball,
 )
 from apas.worst_case.intervals import Boxes, provable_radius
 
@@ -531,7 +535,7 @@ def test_matrices_pass_on_no_more_than_their_norms(p):
     assert (best[0] > 0.5 * units).all()
     assert (best[1] > 0.3 * everything).all()
     low, high = norms.range_of((slopes - 1, slopes + 1))
-    back = norms.range_back((slopes[:, :4] - 1, slopes[:, :4] + 1))
+    back = norms.range_of((slopes[:, :4] - 1, slopes[:, :4] + 1), back=True)
     for _ in range(100):
         a = slopes + rng.uniform(-1, 1, size=slopes.shape)
         assert ((a @ w >= low - 1e-12) & (a @ w <= high + 1e-12)).all()

@@ -1,1 +1,0 @@
-"""Searches for the shift with the least margin."""

@@ -1,1 +1,0 @@
-"""Worst cases over L_p balls of parameters."""
