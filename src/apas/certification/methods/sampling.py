@@ -32,8 +32,7 @@ from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.shifts.base import Listed, in_training_order
-from apas.stats.binomial import Number
-from apas.stats.proportions import coverage_bounds
+from apas.stats.binomial import Number, coverage_bounds
 from apas.stats.sequential import ANYTIME, Boundary, boundary
 
 if TYPE_CHECKING:
