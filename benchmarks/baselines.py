@@ -20,8 +20,8 @@ from apas._typing import Floats
 from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.roar import Roar
 from apas.experiments import Preparation, prepare
+from apas.metrics.api import delta_validity
 from apas.metrics.distance import lof
-from apas.metrics.validity import delta_validity
 from apas.paper.published import PROTOTYPES, WACHTERS, WANTED, baseline_table, later_network, run_baseline, run_recourse
 
 __all__ = ["compare", "confident", "free_bits", "plausible", "recourse"]

@@ -118,6 +118,14 @@ def test_the_action_and_the_workflow_that_uses_it(checkout, bias, kept):
     assert bool(suite.findall(".//failure")) is not kept
 
 
+def test_the_action_takes_certificates_in_lines(checkout):
+    apas.save_model(linear(-0.2), checkout / "models" / "candidate.json")
+    promises = apas.load_certificates(checkout / "promises" / "promises.json")
+    apas.save_certificates(promises, checkout / "promises.jsonl")
+    assert play_action(checkout, promises="promises.jsonl", candidate="models/candidate.json") == [0, 1]
+    assert "BROKEN" in (checkout / "summary.md").read_text()
+
+
 def test_the_action_takes_a_ledger_and_names_with_spaces(checkout):
     apas.save_model(linear(-0.2), checkout / "models" / "candidate; echo x.json")
     with apas.Ledger(checkout / "all promises.db") as ledger:

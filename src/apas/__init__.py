@@ -2,7 +2,7 @@
 
 from apas._lazy import attach_stub
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Where each public name is, as `__init__.pyi` says to type checkers, too: a new name is a line there. It is imported
 #: when it is first used, so that `import apas` and `apas --help` wait for nothing.

@@ -87,6 +87,6 @@ from apas.shifts.noise import InputNoise as InputNoise
 from apas.shifts.observed import ObservedShifts as ObservedShifts
 from apas.shifts.retraining import RetrainedModels as RetrainedModels, retrain as retrain
 from apas.shifts.sparse import SparseShifts as SparseShifts
-from apas.stats.tolerance import allowed_failures as allowed_failures, sample_size as sample_size
+from apas.stats.binomial import allowed_failures as allowed_failures, sample_size as sample_size
 
 __version__: str

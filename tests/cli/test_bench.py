@@ -8,7 +8,7 @@ import numpy as np
 from command_line import run
 
 import apas
-from apas.cli import bench
+from apas.cli import research as bench
 
 
 def test_json(capsys):

@@ -17,7 +17,8 @@ import pytest
 from command_line import run
 from conftest import shared_folder
 
-from apas.cli import paper
+import apas
+from apas.cli import research as paper
 from apas.datasets import DATASETS
 from apas.paper.experiment import EXPERIMENTS
 from apas.paper.store import code_version
@@ -115,7 +116,10 @@ def test_table2(capsys, tmp_path, monkeypatch):
     assert (networks["accuracy"] > networks["majority"]).all()
     for name in ("table2.md", "table2-networks.md", "table2.png", "table2.svg", "results.sqlite"):
         assert (tmp_path / "out" / name).stat().st_size > 0
-    assert "Made by `apas paper table2 --quick` with apas 0.1.0+" in (tmp_path / "out" / "table2.md").read_text()
+    assert (
+        f"Made by `apas paper table2 --quick` with apas {apas.__version__}+"
+        in (tmp_path / "out" / "table2.md").read_text()
+    )
     before = (tmp_path / "out" / "table2.csv").read_bytes()
     assert run(capsys, *words)[0] == 0
     assert (tmp_path / "out" / "table2.csv").read_bytes() == before
@@ -152,7 +156,7 @@ def test_experiments_without_data(capsys, tmp_path, monkeypatch, name):
     table = EXAMPLES[name]
     assert table in out
     text = (tmp_path / "out" / f"{table}.md").read_text()
-    assert f"Made by `apas paper {name} --quick` with apas 0.1.0+" in text
+    assert f"Made by `apas paper {name} --quick` with apas {apas.__version__}+" in text
     before = rows(tmp_path / "out")
     assert len(before) > 1
     assert run(capsys, *words)[0] == 0

@@ -254,7 +254,7 @@ def test_integers_of_an_index_are_references(tmp_path):
 
 
 def test_settings_of_the_file(ledger, tmp_path):
-    connection = ledger._book.store.connection
+    connection = ledger._store.connection
     told = {
         name: connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "user_version")

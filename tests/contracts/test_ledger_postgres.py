@@ -87,6 +87,21 @@ def test_what_is_not_a_ledger_is_refused_in_a_sentence(url):
         apas.Ledger(url)
 
 
+def test_an_auditor_who_may_only_read(url):
+    with apas.Ledger(url) as book:
+        book.add(certified(3), ["A-0", "A-1", "A-2"])
+    with psycopg.connect(url, autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'auditor'").fetchone():
+            connection.execute("CREATE ROLE auditor LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA apas TO auditor")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA apas TO auditor")
+    with apas.Ledger(url.replace("apas:secret-word", "auditor"), create=False) as book:
+        assert len(book.audit(KEEPS_MOST, repairs=False, record=False)) == 3
+        with pytest.raises(apas.InputError, match="refuses: permission denied"):
+            book.retire("A-0")
+        assert set(book.to_frame()["state"]) == {"open"}
+
+
 def check_four_writers(url, server, count, kills):
     """Four writers with promises of their own, killed and started again; nothing is lost, and nothing is there twice."""
     firsts = [i * count for i in range(4)]

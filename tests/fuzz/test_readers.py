@@ -29,7 +29,7 @@ from hostile_files import GOOD_STATE
 
 import apas
 from apas.cli import main
-from apas.cli.ledger import read_references
+from apas.cli.promises import read_references
 from apas.cli.rows import read_rows
 from apas.contracts.certificate_file import read_stored
 from apas.models.digest import model_digest

@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import apas
 from apas.certification.question import Question
-from apas.metrics.validity import validity
+from apas.metrics.api import validity
 from apas.models.as_model import encoded_rows, predicted_classes
 from apas.models.base import CAPABILITIES, Dense, Differentiable, Model, ModelWrapper, Predicts, Scaled, offers
 from apas.shifts.base import coordinates

@@ -62,7 +62,7 @@ def test_tables_of_what_is_finished(tmp_path):
         store.put("of another version", "squares", unit.settings, {"square": 9}, seconds=1.0)
     outcome = run_experiment(Squares(), tmp_path, label="squares", finished=True)
     assert outcome.files[0].read_text() == "square,half\n9,0.5\n"
-    assert f"{text}. Made by `apas paper squares --finished` with apas" in outcome.files[1].read_text()
+    assert f"{text}.\n\nMade by `apas paper squares --finished` with apas" in outcome.files[1].read_text()
     with Store(tmp_path / "results.sqlite") as store:
         store.put("of a third", "squares", unit.settings, {"square": 9}, seconds=1.0)
         assert len(store) == 2, "nothing was run"

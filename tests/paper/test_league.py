@@ -9,12 +9,12 @@ import pytest
 from conftest import shared_folder
 
 from apas.datasets import data_from
-from apas.paper import league, league_models
+from apas.paper import league
 from apas.paper.experiment import BEYOND, EXPERIMENTS
-from apas.paper.league_models import LATER, PROCESSES, SAME, TREES, Ground, accepted_by, read_league_table
-from apas.paper.league_tables import OURS, figures, row_table, tables
+from apas.paper.league import TREES, Ground, accepted_by, read_league_table
+from apas.paper.league_tables import LATER, OURS, PROCESSES, SAME, figures, row_table, tables
 
-LINES = league_models.LINES
+LINES = league.LINES
 
 
 @pytest.fixture(autouse=True)
@@ -31,18 +31,18 @@ def test_it_is_no_part_of_the_papers_page():
 def test_units():
     whole, quick = (league.units({"quick": quick}) for quick in (False, True))
     assert len(whole) == 7 * 3 * 3
-    assert {unit.settings["table"] for unit in whole} == {*league_models.TUNED, *league_models.HELD_OUT}
+    assert {unit.settings["table"] for unit in whole} == {*league.TUNED, *league.HELD_OUT}
     assert all(unit.settings["inputs"] == 25 and unit.settings["judges"] == 100 for unit in whole)
     assert len(quick) == 3
     assert len({unit.key for unit in whole}) == len(whole)
 
 
-@pytest.mark.parametrize("name", [*league_models.TUNED, *league_models.HELD_OUT])
+@pytest.mark.parametrize("name", [*league.TUNED, *league.HELD_OUT])
 def test_tables_are_cut_in_two_parts(name):
     tables_ = read_league_table(name, 0)
     sizes = len(tables_.d1), len(tables_.d2)
     assert max(sizes) <= 2000
-    assert sum(sizes) <= league_models.MOST_ROWS
+    assert sum(sizes) <= league.MOST_ROWS
     assert {0, 1} == set(tables_.d1.y.tolist()) == set(tables_.d2.y.tolist())
     assert tables_.d1.X.min() >= 0
     assert tables_.d1.X.max() <= 1
@@ -69,7 +69,7 @@ def test_halves_share_no_row_number():
     assert int(tables_.d1.y.sum() + tables_.d2.y.sum()) == int(frame["Outcome"].sum())
 
 
-@pytest.mark.parametrize("kind", league_models.MODELS)
+@pytest.mark.parametrize("kind", league.MODELS)
 def test_refits_are_different_models_of_the_process(kind):
     if kind == TREES:
         pytest.importorskip("xgboost")
@@ -86,13 +86,13 @@ def test_refits_are_different_models_of_the_process(kind):
 
 def test_later_refits_know_d2(monkeypatch):
     seen = []
-    real = league_models._fit_logistic
+    real = league._fit_logistic
 
     def watch(X, y, rows, seeds, names):
         seen.append((len(X), rows.shape))
         return real(X, y, rows, seeds, names)
 
-    monkeypatch.setattr(league_models, "MODELS", {LINES: watch})
+    monkeypatch.setattr(league, "MODELS", {LINES: watch})
     ground = Ground.of("diabetes", LINES, 0, 3)
     for process in PROCESSES:
         ground.refits(process, (1, 1, 1))

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from apas.errors import InputError
 from apas.stats import allowed_failures, clopper_pearson, coverage_lower, coverage_upper, refuting_failures
-from apas.stats.proportions import coverage_bounds
+from apas.stats.binomial import coverage_bounds
 
 
 def at_most(n: int, c: int, q: Fraction) -> float:

@@ -1,9 +1,7 @@
 """Claims about regions: a shifted model counts as failing unless a bound proves that it keeps every row of the region.
 
-With most shifts in question, a draw that nothing settles counts as failed, and refutes nothing. What is counted are
-events of the draws ("this model keeps all of the region"), so the test is that of single rows. A claim about every
-shift is proved by interval arithmetic over rows and parameters together. What refutes is a row of the region on a model
-of the set, which is kept as a witness.
+What is counted are events of the draws ("this model keeps all of the region"), so the test is that of single rows; a
+draw that nothing settles counts as failed, and refutes nothing. What refutes is a row of the region, kept as a witness.
 """
 
 from __future__ import annotations
@@ -244,11 +242,9 @@ def _failing_shift(question: Any, i: int, read: ReadRegion, box: int, method: An
 
 
 def certify_sizes(question: Any, method: Any, stream: Stream, sizes: int) -> list[Certificate]:
-    """Of so many nested regions of each row the largest that is certified, on the same draws for all of them.
-
-    A model that keeps a region keeps all smaller ones. So if any false claim is certified on these draws, the test of
-    the smallest false one would have passed, too: the confidence is that of one test, and the search costs nothing.
-    """
+    """Of so many nested regions of each row the largest that is certified, on the same draws for all of them."""
+    # a model that keeps a region keeps all smaller ones: if any false claim is certified on these draws, the test of
+    # the smallest false one would have passed, too; so the confidence is that of one test, the search costs nothing
     from apas.certification.question import decide  # which imports this module
 
     found: list[Certificate] = []

@@ -11,22 +11,12 @@ from typer import Option
 from typer.core import TyperGroup
 
 from apas import __version__
-from apas.cli.audit import audit_command
-from apas.cli.bench import bench_command
-from apas.cli.calibrate import calibrate_command
-from apas.cli.certify import certify_command
-from apas.cli.convert import convert_command
+from apas.cli.certify import calibrate_command, certify_command, max_shift_command
 from apas.cli.demo import demo_command
-from apas.cli.generate import generate_command
-from apas.cli.ledger import ledger_app
-from apas.cli.letter import letter_command
-from apas.cli.max_shift import max_shift_command
-from apas.cli.menu import menu_command
-from apas.cli.paper import paper_app
-from apas.cli.report import report_command
-from apas.cli.retrain import retrain_command
-from apas.cli.shift import shift_command
-from apas.cli.verify import verify_command
+from apas.cli.model_files import convert_command, retrain_command, shift_command
+from apas.cli.offers import generate_command, letter_command, menu_command
+from apas.cli.promises import audit_command, ledger_app, report_command, verify_command
+from apas.cli.research import bench_command, paper_app
 from apas.errors import InputError
 
 #: The groups of `apas --help`, in its order.

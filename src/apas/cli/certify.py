@@ -1,4 +1,4 @@
-"""`apas certify`: certify the rows of a CSV file."""
+"""`apas certify`, `max-shift` and `calibrate`: what is certified about the rows of a table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, parse_spans, pick_method
-from apas.cli.output import PAGE, cell, give, new_table, print_table
-from apas.cli.rows import read_rows
+from apas.cli.options import group_options, optional, parse_spans, parse_target, pick_method, split_words
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, page, print_table
+from apas.cli.rows import read_rows, whole_numbers
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
+    from apas.certification.calibration import Calibration
+    from apas.certification.max_shift.result import MaxShifts
     from apas.certification.results import Certificates
+
 
 #: By what evidence.
 CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
@@ -40,7 +43,7 @@ def certify_command(
         optional("Share of the shifts that must keep the class (sampling, enumeration).", "0.995; 1 with enumeration"),
     ] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
+    samples: options.Samples = None,
     test: Annotated[
         SamplingTest | None, optional("May it go on, or is the number fixed (sampling)?", "fixed with --samples")
     ] = None,
@@ -144,7 +147,7 @@ def _continue(model: Path, file: Path, samples: int | None, given: list[str], co
         raise InputError(f"`{given[0]}` goes without `--continue`, whose file has all that; leave it out.")
     found = load_certificates(file)
     with workers(common.jobs, common.dask) as n_jobs:
-        more = found.continued(n_samples=samples, model=common.layers().read(model), n_jobs=n_jobs)
+        more = found.continued(n_samples=samples, model=common.read(model), n_jobs=n_jobs)
     give(more, print_certificates, as_json=common.as_json, save=common.save)
 
 
@@ -171,3 +174,126 @@ def print_certificates(certificates: Certificates) -> None:
         cells = [cell("-" if value is None else write(value)) for value, write in values]
         table.add_row(cell(index), verdict, cell(c.target), exactly(c.delta), *cells, cell(c.reason))
     print_table(table, certificates.summary(), len(certificates))
+
+
+#: How to look for the largest shift with draws.
+SearchName = StrEnum("SearchName", "rays confirm paper")
+
+
+@group_options
+def max_shift_command(
+    model: options.ModelFile,
+    rows: options.RowsFile,
+    target: options.Target,
+    *,
+    method: Annotated[
+        options.MethodName, Option(help="sampling asks about most shifts, the others about every shift.")
+    ] = options.MethodName.sampling,
+    search: Annotated[
+        SearchName | None, optional("How to search (sampling).", "rays; confirm above 100,000 parameters")
+    ] = None,
+    coverage: options.Coverage = None,
+    confidence: options.Confidence = None,
+    samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
+    time_limit: Annotated[float | None, optional("Seconds per row (exact, cascade).", "60")] = None,
+    seeds: options.SeedOptions,
+    limit: Annotated[
+        float | None, optional("Where to stop looking.", "10 times the largest parameter; 10 if relative")
+    ] = None,
+    common: options.QuestionOptions,
+) -> None:
+    """Find the largest shift of the model at which each explanation is certified to keep its class.
+
+    Examples, for most shifts and for every shift:
+
+    apas max-shift model.json rows.csv --target 1
+
+    apas max-shift model.json rows.csv --target 1 --method cascade --jobs 2
+    """
+    from apas import max_shift
+
+    common.check_outputs(model, rows)
+    how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
+    asked: dict[str, Any] = {"method": how, "search": None if search is None else search.value, "limit": limit}
+    asked["rng"] = seeds.pick(confidence)
+    common.answer(max_shift, print_max_shifts, model, rows, target, {"derived": seeds.derived}, **asked)
+
+
+def print_max_shifts(found: MaxShifts) -> None:
+    """Print a table of the answers and what they mean; numbers are rounded to the safe side."""
+    rounding = {"delta": at_least, "way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
+    table = new_table("row", right=tuple(rounding), no_wrap=True)
+    table.add_column("reason")
+    for (index, line), item in zip(found[:PAGE].to_frame().iterrows(), found, strict=False):
+        shown = [write(float(getattr(item, name))) for name, write in rounding.items()]
+        shown[0] = item.written()
+        table.add_row(cell(index), *shown, cell(line["reason"]))
+    print_table(table, found.summary(), len(found))
+
+
+@group_options
+def calibrate_command(
+    model: options.ModelFile,
+    rows: options.RowsFile,
+    target: options.Target,
+    *,
+    updates: Annotated[Path, Option(help="Folder with updates of the model (apas retrain).")],
+    coverage: Annotated[float, Option(help="Share of updates that are to keep all rows together.")] = 0.9,
+    confidence: Annotated[float, Option(help="How surely that share is reached.")] = 0.95,
+    marginal: Annotated[bool, Option("--marginal", help="Claim a probability on average over calibrations.")] = False,
+    others: Annotated[Path | None, optional("Folder with other refits: score margins by their spread.")] = None,
+    grid: Annotated[str | None, optional("Deltas such as 0.02,0.05: calibrate offers for the rows instead.")] = None,
+    background: Annotated[Path | None, optional("CSV file with known rows, for offers.")] = None,
+    space: Annotated[Path | None, optional("TOML file: what the features may be, for offers.")] = None,
+    seed: options.Seed = None,
+    layers: options.LayerOptions,
+    save: options.Save = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find the delta above which the next update of the model keeps every row of a file, or every offer.
+
+    Examples, for rows that are accepted, and for offers to rows that are not:
+
+    apas calibrate model.apas accepted.csv --target 1 --updates refits --save calibration.json
+
+    apas calibrate model.apas rejected.csv --target 1 --updates refits --grid 0.02,0.05,0.1 --space space.toml
+    """
+    from apas import FeatureSpace, ObservedShifts, RetrainedModels, calibrate_delta, calibrate_offers
+
+    check_outputs({"--save": save}, model, rows, background, space)
+    net, made = layers.read(model), RetrainedModels.load(updates)
+    how: dict[str, Any] = {"coverage": coverage, "confidence": None if marginal else confidence, "rng": seed}
+    if grid is None:
+        if background is not None or space is not None:
+            raise InputError("`--background` and `--space` go with `--grid`, for offers; leave them out.")
+        how["score"] = "max_shift" if others is None else ObservedShifts(RetrainedModels.load(others))
+        found = calibrate_delta(net, made, read_rows(rows, net), target=parse_target(target, net), **how)
+    else:
+        if others is not None:
+            raise InputError("`--others` goes without `--grid`: offers are ordered by their delta; leave it out.")
+        try:
+            deltas = [float(word) for word in split_words(grid)]
+        except ValueError:
+            raise InputError(f"`--grid` must be deltas such as 0.02,0.05,0.1, got {grid!r}.") from None
+        allowed = None if space is None else FeatureSpace.from_toml(space)
+        names = None if allowed is None else allowed.names
+        known = None if background is None else whole_numbers(read_rows(background, net, names))
+        how |= {"space": allowed, "background": known, "target": parse_target(target, net, predicted=False)}
+        found = calibrate_offers(net, read_rows(rows, net, names), made, deltas, **how)
+    give(found, print_calibration, as_json=as_json, save=save)
+
+
+def print_calibration(found: Calibration) -> None:
+    """Print a line per row, the delta and the claim."""
+    table = new_table("row", "verdict", "target", found.claim.scored, "updates that break it")
+    changes = [] if found.offers is None else list(found.offers[found.offers.found].changes())
+    if changes:
+        table.add_column("changes")
+    labels = found._labels()
+    for i in page(len(found), [not c.is_certified for c in found]):
+        index, c = labels[i], found[i]
+        told = [cell(c.verdict.name, style="green" if c.is_certified else "yellow"), cell(c.target)]
+        score = getattr(c.evidence, "score", None)
+        told += map(cell, ("-" if score is None else exactly(score), f"{c.evidence.failures} of {c.evidence.draws}"))
+        table.add_row(cell(index), *told, *map(cell, changes[i : i + 1]))
+    print_table(table, f"delta {exactly(found.delta)}. {found.summary()}", len(found))

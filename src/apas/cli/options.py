@@ -26,8 +26,6 @@ from apas.cli.rows import as_numbers, is_number, open_table, read_rows, whole_nu
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from apas.certification.question import Method
     from apas.models.base import Model
     from apas.shifts.base import ShiftSet
@@ -141,25 +139,16 @@ RowsFile = Annotated[Path, ROWS]
 Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
 Delta = Annotated[float | None, optional("How far the parameters may move.", "needed; 1 with --refits")]
 
-# What a model file does not tell.
-Activation = Annotated[str | None, optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")]
-Output = Annotated[str | None, optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")]
 CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, .jsonl or .parquet).")]
 
 # By what evidence.
+Coverage = Annotated[float | None, optional("Share of the shifts that must keep the class (sampling).", "0.995")]
+Samples = Annotated[int | None, Option(help="How many shifted models to draw (sampling).")]
 Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
-TimeLimit = Annotated[float | None, optional("Seconds to search for a proof, per row (exact, cascade).", "60")]
 Seed = Annotated[int | None, Option(min=0, help="Seed of the draws, to repeat a run.")]
-Derived = Annotated[bool, Option("--derived", help="Let model, rows and claim decide the seed; the risk is 2^-64.")]
-Bits = Annotated[int | None, optional("The risk of --derived is 2^-BITS.", "64")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
-# What may move, and how.
 _BOUNDED = "Delta bounds each change (linf), their sum (l1), length (l2) or L_P norm (lp:P), or each of N (sparse:N)."
-Shifts = Annotated[str, Option(metavar="SET", help=_BOUNDED)]
-Relative = Annotated[bool, Option("--relative", help="Delta is a share of each parameter's size (linf, sparse).")]
-Only = Annotated[Kind | None, Option(help="Move only weights or only biases.")]
-Refits = Annotated[Path | None, Option(help="Ask the refits in this folder (apas retrain) instead of shifts.")]
 
 # How it runs, and what is printed.
 Jobs = Annotated[int | None, optional("Number of processes, -1 for all cores.", "1")]
@@ -169,8 +158,6 @@ Dask = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON document instead.")]
 Save = Annotated[Path | None, Option(help="Write what was certified to this certificate file (.json).")]
-Out = Annotated[Path | None, Option(help="Work block by block into this certificate file (.jsonl, .parquet).")]
-Resume = Annotated[bool, Option("--resume", help="Go on with the run into --out that was stopped.")]
 
 #: What a change costs.
 Distance = StrEnum("Distance", "l1 linf")
@@ -195,13 +182,8 @@ class OfferOptions:
         """What is read."""
         return self.background, self.space
 
-    def read(self, net: Model, rows: Path) -> tuple[DataFrame, dict[str, Any]]:
-        """The rows of a file, and what the library takes besides."""
-        table, about = self.open(net, rows)
-        return table.read(), about
-
     def open(self, net: Model, rows: Path) -> tuple[Any, dict[str, Any]]:
-        """The same with a table that can be read in blocks."""
+        """The table of a file, which can be read in blocks, and what the library takes besides."""
         from apas import FeatureSpace
 
         space = None if self.space is None else FeatureSpace.from_toml(self.space)
@@ -217,8 +199,12 @@ class OfferOptions:
 class LayerOptions:
     """What a model file does not tell about its layers."""
 
-    activation: Activation = None
-    output: Output = None
+    activation: Annotated[
+        str | None, optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")
+    ] = None
+    output: Annotated[str | None, optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")] = (
+        None
+    )
 
     def read(self, path: Path, **said: Any) -> Model:
         """Read a model file."""
@@ -234,8 +220,10 @@ class SeedOptions:
     """Where the draws come from."""
 
     seed: Seed = None
-    derived: Derived = False
-    bits: Bits = None
+    derived: Annotated[
+        bool, Option("--derived", help="Let model, rows and claim decide the seed; the risk is 2^-64.")
+    ] = False
+    bits: Annotated[int | None, optional("The risk of --derived is 2^-BITS.", "64")] = None
 
     def pick(self, confidence: float | None) -> Any:
         """What the library takes as its `rng`, beside this confidence."""
@@ -254,10 +242,10 @@ class SeedOptions:
 class ShiftOptions:
     """What may move, and how."""
 
-    shifts: Shifts = "linf"
-    relative: Relative = False
-    only: Only = None
-    refits: Refits = None
+    shifts: Annotated[str, Option(metavar="SET", help=_BOUNDED)] = "linf"
+    relative: Annotated[bool, Option("--relative", help="Delta is a share of each size (linf, sparse).")] = False
+    only: Annotated[Kind | None, Option(help="Move only weights or only biases.")] = None
+    refits: Annotated[Path | None, Option(help="Ask the refits in this folder instead of shifts.")] = None
 
     def check_delta(self, delta: float | None) -> None:
         """Refuse that no delta is given, unless there are refits, which are what they are."""
@@ -292,8 +280,8 @@ class BlockOptions:
 
     jobs: Jobs = None
     dask: Dask = None
-    out: Out = None
-    resume: Resume = False
+    out: Annotated[Path | None, Option(help="Work block by block into this file (.jsonl, .parquet).")] = None
+    resume: Annotated[bool, Option("--resume", help="Go on with the run into --out that was stopped.")] = False
 
     def streams(self, **without: Any) -> bool:
         """Whether the run goes block by block; `without` are the options that then cannot be."""
@@ -327,18 +315,12 @@ class BlockOptions:
 
 
 @dataclass(eq=False, repr=False)
-class QuestionOptions(BlockOptions, ShiftOptions):
+class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
     """What `certify` and `max-shift` take besides their evidence."""
 
     simultaneous: Simultaneous = False
-    activation: Activation = None
-    output: Output = None
     save: Save = None
     as_json: Json = False
-
-    def layers(self) -> LayerOptions:
-        """What was said about the layers of the model."""
-        return LayerOptions(self.activation, self.output)
 
     def changed(self) -> dict[str, bool]:
         """Which of the options that say what is asked were given."""
@@ -366,7 +348,7 @@ class QuestionOptions(BlockOptions, ShiftOptions):
         from apas.cli.workers import workers
 
         without |= {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
-        in_blocks, shifts, net = self.streams(**without), self.pick(), self.layers().read(model)
+        in_blocks, shifts, net = self.streams(**without), self.pick(), self.read(model)
         asked = {"target": parse_target(target, net), "shifts": shifts, **more}
         if in_blocks:
             # of proofs, which may take a minute per row, few at a time: what is not in the file yet can be lost

@@ -17,23 +17,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from apas._atomic import append_bytes, write_bytes, write_text
 from apas.cli.output import STREAMED, print_line, print_note
 from apas.contracts.certificate_file import checked_seal, line_parts, load_certificates, raw_lines, stored_blocks
 from apas.display.progress import Progress
 from apas.errors import InputError
-
-
-class BlockSource(Protocol):
-    """Rows that come in blocks."""
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-
-    def blocks(self, size: int, start: int) -> Iterator[Any]:
-        """The rows from number `start` on, so many at a time."""
 
 
 class StoredRows:
@@ -80,11 +70,6 @@ class BlockJob:
             found = self.ask(block, **self.given)
         told = [str(warning.message) for warning in heard if type(warning.message).__module__.startswith("apas")]
         return BlockLines(*self.write(found, start), tuple(dict.fromkeys([*told, *getattr(found, "notes", ())])))
-
-
-def run_block(job: BlockJob, start: int, block: Any) -> BlockLines:
-    """What a worker does."""
-    return job(start, block)
 
 
 def write_certificates(found: Any, start: int) -> tuple[str, bytes]:
@@ -163,7 +148,7 @@ class Journal:
             return
         append_bytes(self.part, f"{json.dumps({'rows': self.count, 'digest': self.digest.hexdigest()})}\n".encode())
         if self.out.suffix.lower() == ".parquet":
-            from apas.contracts.parquet import write_parquet
+            from apas.contracts.certificate_lines import write_parquet
 
             write_parquet(self.part, self.out)
             self.part.unlink()
@@ -185,7 +170,7 @@ def digest_of(path: Path | None) -> str | None:
 
 def stream(
     make_job: Callable[[int], BlockJob],
-    source: BlockSource,
+    source: Any,
     size: int,
     out: Path,
     question: dict[str, Any],
@@ -212,7 +197,7 @@ def stream(
     if not journal.is_done:
         with Progress(total - start, "rows") as progress:
             numbered = ((start + i * size, block) for i, block in enumerate(source.blocks(size, start)))
-            for written in answers_in_order(run_block, job, numbered, jobs, dask):
+            for written in answers_in_order(BlockJob.__call__, job, numbered, jobs, dask):
                 before = max(0, journal.count)
                 journal.add(written)
                 progress.advance((journal.count - before) // each)

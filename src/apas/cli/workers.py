@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -89,21 +89,8 @@ def _cluster(jobs: int | None, address: str) -> Iterator[Any]:
     except (OSError, TimeoutError) as error:
         why = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"`--dask` must be the address of a Dask scheduler, got {address!r}: {why}.") from None
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
-            raise InputError(
-                f"`--dask` must be a cluster with workers, but {address} has had none for {PATIENCE} s; start some."
-            ) from None
-        _check_versions(client.run(_version_teller()), address)
-        yield client
 
-
-def _version_teller() -> Callable[[], str]:
-    """A function that tells which apas a worker has, to be sent there: it must not need apas itself."""
-
-    def installed() -> str:
+    def installed() -> str:  # runs on the workers, and so must not need apas itself
         from importlib import metadata
 
         try:
@@ -111,7 +98,15 @@ def _version_teller() -> Callable[[], str]:
         except metadata.PackageNotFoundError:
             return ""
 
-    return installed
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise InputError(
+                f"`--dask` must be a cluster with workers, but {address} has had none for {PATIENCE} s; start some."
+            ) from None
+        _check_versions(client.run(installed), address)
+        yield client
 
 
 def _check_versions(found: dict[str, str], address: str) -> None:

@@ -59,7 +59,7 @@ class Outcome(Enum):
     @property
     def is_broken(self) -> bool:
         """Whether it is a promise that is not kept."""
-        return self in (Outcome.BROKEN_INSIDE, Outcome.BROKEN_OUTSIDE, Outcome.BROKEN)
+        return self.name.startswith("BROKEN")
 
 
 @dataclass(frozen=True)
@@ -68,21 +68,14 @@ class AuditRow:
 
     Attributes
     ----------
-    outcome : Outcome
     valid : bool
         Whether the new model gives the row its target class; of a region, whether no row of it is known to be rejected.
     inside : bool or None
         Whether the new model lies in the set of the row's certificate; None if that is not known.
-    verdict : str
-        What the certificate says.
-    claim : str
-        About which shifts it says so.
-    target : object
-    delta : float
-    reason : str
+    verdict, claim : str
+        What the certificate says, and about which shifts.
     repair : Repair or None
-        Of a broken promise the nearest allowed row that is valid on the new model, or why there is none; None if the
-        promise is not broken, or nobody asked.
+        Of a broken promise the nearest allowed row that is valid on the new model, or why there is none, if asked for.
     was_valid : bool
         Whether the certified model itself gave the row its target class.
     """
@@ -129,10 +122,6 @@ class AuditReport(RowResults[AuditRow]):
         The promised rows, in the user's units; None if they come from several tables.
     shifts : dict of str to ShiftReport
         How far the new model lies from the model that was certified, by the SHA-256 of that; empty if nobody measured.
-    new_digest : str
-        SHA-256 of the new model.
-    notes : tuple of str
-        What a reader has to know about all rows.
     comparable : bool
         Whether the measured shift says if the new model lies in the certified sets: each delta bounds that very
         distance, and it is known that nothing but parameters differs.
@@ -140,16 +129,6 @@ class AuditReport(RowResults[AuditRow]):
         How many promises of a ledger nobody asked about because their last day has passed; None without a ledger.
     strict : bool
         Whether `ok` is False, too, if promises have expired.
-
-    Examples
-    --------
-    >>> import apas
-    >>> old = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> certificates = apas.certify(old, [[2.0, 0.5], [1.0, 0.9]], 0.01, target=1, method="interval")
-    >>> new = apas.FeedForward([[[1.0], [-1.0]]], [[-0.2]])
-    >>> report = apas.audit(certificates, new, base=old)
-    >>> report.ok, [row.outcome.name for row in report]
-    (False, ['HELD', 'BROKEN_OUTSIDE'])
     """
 
     FORMAT = "apas-audit-report"
@@ -359,11 +338,7 @@ def audit(
 
     Notes
     -----
-    A certificate about every shift is wrong if it is broken inside, and the report says so loudly; one about most
-    shifts leaves a share out. A new preprocessing, threshold or list of classes is outside of every certificate about
-    shifts of parameters; one over refits (`ObservedShifts`) covers what its process makes. Listed models are known by
-    their fingerprints; whether another model comes from the process, nothing shows. The certificates themselves are not
-    checked: see `verify`. A repair is no promise: certify it before it becomes one.
+    The certificates themselves are not checked: see `verify`. A repair is no promise: certify it before it becomes one.
 
     Examples
     --------

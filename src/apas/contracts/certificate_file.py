@@ -32,6 +32,7 @@ from apas.contracts.certificate_lines import (
     Block,
     Distinct,
     entry_lines,
+    parquet_lines,
     read_entries,
     read_lines,
     write_line,
@@ -338,8 +339,6 @@ def stored_blocks(path: str | os.PathLike[str], rows: int | None = BLOCK, start:
 def raw_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file in JSON Lines, or of one in Parquet that was made of them."""
     if path.suffix.lower() == ".parquet":
-        from apas.contracts.parquet import parquet_lines
-
         yield from parquet_lines(path)
         return
     if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
@@ -376,10 +375,8 @@ def _answers(about: dict[str, Any], version: int) -> tuple[Distinct, Distinct]:
 
 def _stored(about: dict[str, Any], blocks: Iterable[Block], known: tuple[Distinct, Distinct], digest: str) -> Stored:
     """What the blocks of a file hold."""
-    points, inputs = (
-        CellBlocks(about["points"], "certificates[{}].values"),
-        CellBlocks(about["inputs"], "certificates[{}].input"),
-    )
+    points = CellBlocks(about["points"], "certificates[{}].values")
+    inputs = CellBlocks(about["inputs"], "certificates[{}].input")
     labels: list[Any] = []
     encoded, margins, codes = [np.empty((0, 0))], [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
     for block in blocks:
@@ -507,15 +504,8 @@ def save_certificates(
 def load_certificates(path: str | os.PathLike[str]) -> Certificates:
     """Read certificates that `save_certificates` wrote, in this or an older version.
 
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    Certificates
-        Equal to those that were saved; `max_shifts` holds the largest shifts, if the file does. Nothing is checked
-        against a model: see `verify`.
+    They equal those that were saved; `max_shifts` holds the largest shifts, if the file does. Nothing is checked
+    against a model: see `verify`.
     """
     found = read_stored(path)
     if found.certificates is None:

@@ -1,4 +1,4 @@
-"""Rows of certificate files as lines of text, written and read in blocks.
+"""Rows of certificate files as lines of text, written and read in blocks; and such lines as a Parquet file.
 
 What makes it fast: the numbers of a block are written and read in one call, and what many rows say alike (nearly always
 their certificate) once. Read lines count only if writing their numbers again gives the same text, so that the digest of
@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from apas._fields import Fields
+from apas._optional import require
 from apas._typing import Floats
 from apas._validation import is_frame
 from apas.certification.results import AnswerColumn
@@ -98,18 +101,12 @@ def entry_lines(found: Any, certificates: Any, radii: Any, readings: Readings) -
             "null" if text == "NaN" else text for text in json.dumps(told.margins.ravel().tolist())[1:-1].split(", ")
         ]
         answers = [answer.of(rows) for answer in texts]
+        # the encoder takes a call per name, numbers are written faster
+        called = list(map(str if all(type(name) is int for name in names) else write_line, names))
         blocks = []
-        for layout, which, write in ((_LINE, 0, write_line), (_SORTED, 1, write_sorted)):
+        for layout, which in ((_LINE, 0), (_SORTED, 1)):
             said = [[both[which] for both in answer] for answer in answers]
-            columns = (
-                map(write, names),
-                values[which],
-                encoded[which],
-                inputs[which],
-                margins[::2],
-                margins[1::2],
-                *said,
-            )
+            columns = (called, values[which], encoded[which], inputs[which], margins[::2], margins[1::2], *said)
             blocks.append(list(map(layout.format, *columns)))
         yield blocks[0], blocks[1]
 
@@ -181,8 +178,11 @@ def read_lines(lines: Sequence[str], start: int, known: tuple[Distinct, Distinct
 
 def _read_numbers(parts: list[tuple[str, ...]], start: int, known: tuple[Distinct, Distinct]) -> Block:
     """Entries whose cells are numbers; ValueError if these would be written in other words."""
-    columns = []
+    columns = list[Any]()
     for texts in parts[:6]:
+        if len(columns) == 2 and texts == parts[1]:  # rows that are already in the model's units
+            columns.append(columns[1])
+            continue
         text = f"[{', '.join(texts)}]"
         columns.append(json.loads(text))
         if write_line(columns[-1]) != text:
@@ -193,8 +193,64 @@ def _read_numbers(parts: list[tuple[str, ...]], start: int, known: tuple[Distinc
         [read.of_text(text, f"certificates[{start + i}].{key}") for i, text in enumerate(texts)]
         for texts, key, read in zip(parts[6:], _ENTRY[5:], known, strict=True)
     ]
-    short = [[text.replace(", ", ",") for text in texts] for texts in parts[1:4]]
+    short = [[text.replace(", ", ",") for text in texts] for texts in (parts[1], parts[3])]
+    short.insert(1, short[0] if encoded is values else [text.replace(", ", ",") for text in parts[2]])
     said = [[text for _, text in answer] for answer in answers]
-    whole = list(map(_SORTED.format, map(write_sorted, labels), *short, *parts[4:6], *said))
+    whole = list(map(_SORTED.format, parts[0], *short, *parts[4:6], *said))
     codes = [[code for code, _ in answer] for answer in answers]
     return Block(labels, values, np.array(encoded, dtype=np.float64), inputs, margins, codes[0], codes[1], whole)
+
+
+_TOP, _SEAL = b"apas.top", b"apas.seal"
+
+
+def _arrow() -> tuple[Any, Any]:
+    arrow = require("pyarrow", feature=".parquet", extra="parquet")
+    return arrow, require("pyarrow.parquet", feature=".parquet", extra="parquet")
+
+
+def _facts(line: str) -> dict[str, Any]:
+    """What the columns say of a row."""
+    entry = json.loads(line)
+    said = {**entry, **(entry.get("max_shift") or {}), **(entry.get("certificate") or {})}
+    evidence = said.get("evidence") or {}
+    answer = next((entry[key] for key in ("outcome", "status") if key in entry), said.get("verdict"))
+    told = {"row": str(entry["row"]), "answer": answer, "delta": said.get("delta"), "reason": said.get("reason")}
+    return {**told, "draws": evidence.get("draws"), "failures": evidence.get("failures"), "line": line}
+
+
+def write_parquet(lines: Path, out: Path) -> None:
+    """Write the lines of a sealed file to a Parquet file, in one step."""
+    arrow, parquet = _arrow()
+    kinds = {"row": "string", "answer": "string", "delta": "float64", "reason": "string"}
+    kinds |= {"draws": "int64", "failures": "int64", "line": "string"}
+    fields = [(name, getattr(arrow, kind)()) for name, kind in kinds.items()]
+    temporary = out.with_name(f".{out.name}.tmp")
+    with lines.open(encoding="utf-8") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - 1024))
+        seal = file.read().splitlines()[-1]
+        file.seek(0)
+        top = file.readline().removesuffix("\n")
+        schema = arrow.schema(fields, metadata={_TOP: top.encode(), _SEAL: seal.encode()})
+        rest = (line.removesuffix("\n") for line in islice(file, json.loads(seal)["rows"]))
+        with parquet.ParquetWriter(temporary, schema) as writer:
+            while some := [_facts(line) for line in islice(rest, BLOCK)]:
+                writer.write_table(arrow.Table.from_pylist(some, schema=schema))
+    os.replace(temporary, out)
+
+
+def parquet_lines(path: Path) -> Iterator[bytes]:
+    """The lines that a Parquet file was written from."""
+    arrow, parquet = _arrow()
+    try:
+        file = parquet.ParquetFile(path)
+        about = file.schema_arrow.metadata or {}
+        if _TOP not in about or _SEAL not in about or "line" not in file.schema_arrow.names:
+            raise InputError("it was not written by apas: it has no column of lines.")
+        yield about[_TOP] + b"\n"
+        for batch in file.iter_batches(BLOCK, columns=["line"]):
+            yield from (f"{line}\n".encode() for line in batch.column(0).to_pylist())
+        yield about[_SEAL] + b"\n"
+    except arrow.ArrowException as error:
+        raise InputError(f"it is not a Parquet file ({error}).") from None

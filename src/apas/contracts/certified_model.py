@@ -212,7 +212,12 @@ def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
             return f"the file's space does not fit the model: {error}"
     digest = model_digest(own)
     if digest == found.model_digest:
-        return _other(found, own, origin) or Matched(own, borrowed_space=borrowed, unidentified=unidentified(own))
+        told = found.feature_names  # largest shifts were once written without
+        if (told is not None or isinstance(found, Certificates)) and sorted(_names(own) or ()) != sorted(told or ()):
+            return "the file's feature names are not those of the model"
+        if origin is not None and origin != origin_of(own):
+            return "what the file says about the network or the space behind the model is not true of it"
+        return Matched(own, borrowed_space=borrowed, unidentified=unidentified(own))
     behind = None if origin is None or not origin.preprocessing or offers(model, Raw) else origin.network
     if behind is not None and offers(model, Dense) and model_digest(model.as_feedforward()) == behind:
         return Matched(model, network_only=True)
@@ -227,16 +232,6 @@ def origin_behind(found: Certificates | MaxShifts) -> Origin | None:
     if found.readings or found.model is None:
         return found.readings[0].origin if found.readings else None
     return origin_of(found.model)
-
-
-def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None) -> str | None:
-    """What the file says about the model besides its fingerprint and does not hold, or None."""
-    told = found.feature_names  # largest shifts were once written without
-    if (told is not None or isinstance(found, Certificates)) and sorted(_names(model) or ()) != sorted(told or ()):
-        return "the file's feature names are not those of the model"
-    if origin is not None and origin != origin_of(model):
-        return "what the file says about the network or the space behind the model is not true of it"
-    return None
 
 
 def ask_again(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, Floats]:
@@ -334,8 +329,7 @@ class Successor:
 
     def is_listed(self, shifts: Any) -> bool:
         """Whether it is one of the models that certificates list by their fingerprints."""
-        # the listed models themselves, with all that belongs to them
-        return model_digest(self.model) in shifts.digests or model_digest(self.given) in shifts.digests
+        return not {model_digest(self.model), model_digest(self.given)}.isdisjoint(shifts.digests)
 
     def lies_in(
         self, shifts: Any, asked: Iterable[tuple[float, bool]], moved: ShiftReport | None, refit: Any = None
@@ -406,7 +400,9 @@ def read_successor(
     compared = old if old is not None else known
     apart = [] if compared is None else _other_architecture(compared, new)
     apart += _other_features(found, given, new, base, network_only)
-    bare = _without_parameters(compared, new)
+    new_has, old_has = len(new.parameters) > 0, compared is None or len(compared.parameters) > 0
+    whose = "the certified one has" if new_has else "the new model has" if old_has else "the models have"
+    bare = "" if new_has and old_has else f"{whose} no parameters"
     ours, theirs = ({}, {}) if old is None else (_describe(old), _describe(new))
     same_kind = ours.get("kind") == theirs.get("kind")  # models of two kinds have nothing in common to be compared
     beside = [key for key in _BESIDES if same_kind and ours.get(key) != theirs.get(key)]
@@ -425,24 +421,13 @@ def read_successor(
         notes = (*notes, what)
     successor = Successor(new, given, old, network_only, differs if old is not None else "", missing, notes)
     successor = replace(successor, comparable=not (apart or bare))
-    if offers(found.shifts, Fingerprinted) and _speaks_of_process(found) and not successor.is_listed(found.shifts):
+    of_process = (item.is_certified and item.delta == 1 and not is_proof(item.claim) for item in found)
+    if offers(found.shifts, Fingerprinted) and any(of_process) and not successor.is_listed(found.shifts):
         own = f", with what differs ({differs})," if differs else ""
         if_so = f"they cover it{own} if it comes from that process, which its fingerprint cannot show"
         what = f"{OF_THE_PROCESS}, and the new model is none of these: {if_so}."
         successor = replace(successor, notes=(*successor.notes, what))
     return successor
-
-
-def _speaks_of_process(found: Certificates | MaxShifts) -> bool:
-    promises = (item for item in found if isinstance(item, Certificate) and item.is_certified and item.delta == 1)
-    return any(not is_proof(item.claim) for item in promises)
-
-
-def _without_parameters(old: Model | None, new: Model) -> str:
-    """Which of the models have no parameters, in words; empty if all have some."""
-    new_has, old_has = len(new.parameters) > 0, old is None or len(old.parameters) > 0
-    whose = "the certified one has" if new_has else "the new model has" if old_has else "the models have"
-    return "" if new_has and old_has else f"{whose} no parameters"
 
 
 def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool) -> Model:

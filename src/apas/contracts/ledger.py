@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -17,8 +18,8 @@ from apas.certification.claims import CLAIMS
 from apas.certification.results import Certificates
 from apas.contracts.audit import AuditReport, AuditRow, audit
 from apas.contracts.certified_model import match_model
-from apas.contracts.ledger_db import STATES, Book
 from apas.contracts.promises import checked_promises, join_promises, read_part
+from apas.contracts.stores import open_store
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.errors import InputError
@@ -27,6 +28,21 @@ from apas.shifts.distance import ShiftReport, read_model
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+#: What a promise can be; "expired" follows from the date and is never stored.
+STATES = ("open", "honoured", "broken", "expired", "withdrawn")
+#: How far the clock may be from the last entry of the history: a day forgives a wrong time zone, ten years (with at
+#: most three leap days) a ledger that rested.
+BEFORE, AFTER = timedelta(days=1), timedelta(days=3653)
+#: How many promises are added in one transaction: others wait for its end, and each costs a write to the disk.
+TOGETHER = 20
+#: What the columns of the tables hold.
+_KINDS: dict[str, Any] = {
+    "id": int,
+    **dict.fromkeys(("reference", "digest", "content", "issued", "state", "at", "event", "detail"), str),
+    **dict.fromkeys(("expires", "model"), str | None),
+}
 
 
 _NOT_MEASURED = "Some promises are about models that are not among the given bases; no shift was measured for them."
@@ -109,8 +125,8 @@ class Ledger:
 
     Notes
     -----
-    Each certificate is a transaction of its own that is on the disk before the next begins; whoever is interrupted
-    adds the same certificates again and gets the same ledger. References are opaque texts: keep names out of them.
+    Certificates are added up to twenty in a transaction that is on the disk before the next begins; whoever is
+    interrupted adds the same certificates again and gets the same ledger. References are opaque: no names of people.
 
     Examples
     --------
@@ -137,7 +153,8 @@ class Ledger:
         if clock is not None and not callable(clock):
             raise InputError(f"`clock` must be a function that gives the time, or None, got {clock!r}.")
         check_flag(trust_clock, "trust_clock")
-        self._book = Book(path, create=create, clock=clock or (lambda: datetime.now(UTC)), trust_clock=trust_clock)
+        self._store, self._clock = open_store(path, create=create), clock or (lambda: datetime.now(UTC))
+        self._path, self._trust_clock = self._store.name, trust_clock
 
     def __enter__(self) -> Self:
         return self
@@ -147,13 +164,13 @@ class Ledger:
 
     def close(self) -> None:
         """Close it."""
-        self._book.store.close()
+        self._store.close()
 
     def __len__(self) -> int:
-        return int(self._book.rows("SELECT count(*) FROM promises")[0][0])
+        return int(self._rows("SELECT count(*) FROM promises")[0][0])
 
     def __repr__(self) -> str:
-        return f"<Ledger {self._book.path!r}>"
+        return f"<Ledger {self._path!r}>"
 
     def add(
         self,
@@ -166,7 +183,6 @@ class Ledger:
 
         Parameters
         ----------
-        certificates : Certificates, Counterfactuals or path
         references : sequence of str, optional
             Whom each row belongs to, one per row; what the rows are called unless given.
         expires : date or str, optional
@@ -178,10 +194,22 @@ class Ledger:
             How many are new, how many the ledger had already (the same promise to the same reference; nothing about
             them changes), and how many rows are not certified, so that nothing was promised.
         """
-        parts, names, last = checked_promises(certificates, references, expires, self._book.today)
+        parts, names, last = checked_promises(certificates, references, expires, self._today)
         owed = [(name, part) for name, part in zip(names, parts, strict=True) if part is not None]
-        fresh, certified = self._book.insert(owed, last), len(owed)
-        return Added(fresh, certified - fresh, len(parts) - certified)
+        fresh = 0
+        for some in (owed[start : start + TOGETHER] for start in range(0, len(owed), TOGETHER)):
+            with self._store.transaction():
+                now, day = self._stamp(), self._today
+                for reference, part in some:
+                    _, made = self._store.execute(
+                        "INSERT INTO promises (reference, digest, model, content, issued, expires, state) "
+                        "VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT (reference, digest) DO NOTHING RETURNING id",
+                        (reference, part.digest, part.table.model, part.text(reference), day, last),
+                    )
+                    for (number,) in made:
+                        self._note(number, now, "added", "open", part.table.model)
+                        fresh += 1
+        return Added(fresh, len(owed) - fresh, len(parts) - len(owed))
 
     def audit(
         self,
@@ -198,12 +226,9 @@ class Ledger:
 
         Parameters
         ----------
-        new_model : object
         base : object or list of object, optional
             The certified model, or several, for promises that were made about different ones. Promises about none of
             them are asked about without measuring a shift.
-        validity_only, space, repairs
-            See `audit`.
         record : bool, default True
             Whether to write the outcome into the history and change states. Pass False to ask about a model that
             may never be used.
@@ -221,15 +246,25 @@ class Ledger:
             check_flag(flag, name)
         if space is not None:
             check_space(space)
-        today = self._book.today
-        owed = self._book.owed_promises(today)
+        today = self._today
+        self._check()
+        query = "SELECT {} FROM promises WHERE state IN ('open', 'broken') AND "
+        columns = query.format("id, reference, content")
+        owed: list[Any] = self._rows(f"{columns}(expires IS NULL OR expires >= ?) ORDER BY id", today)
+        gone = int(self._rows(f"{query.format('count(*)')}expires < ?", today)[0][0])
         texts, names = [text for _, _, text in owed], [name for _, name, _ in owed]
         how: dict[str, Any] = {"validity_only": validity_only, "space": space, "repairs": repairs}
-        gone = self._book.count_expired(today)
         report = joint_audit(texts, names, new_model, base=base, expired=gone, strict=strict, **how)
         report.notes += tuple(self._followed(owed, report))
-        if record:
-            self._book.record([number for number, _, _ in owed], report, report.new_digest)
+        if not record:
+            return report
+        with self._store.transaction():
+            now = self._stamp()
+            for (number, *_), row in zip(owed, report, strict=True):
+                state = "broken" if row.outcome.is_broken else "open"
+                if self._move(number, state):  # else somebody retired it meanwhile
+                    detail = row.reason + ("" if row.repair is None else f"; nearest repair: {row.repair}")
+                    self._note(number, now, f"audited: {row.outcome.name}", state, report.new_digest, detail)
         return report
 
     def _followed(self, owed: Sequence[tuple[int, str, str]], report: AuditReport) -> list[str]:
@@ -245,7 +280,8 @@ class Ledger:
                 own = {told["model"]["digest"], *told["shifts"].get("models", ())}
                 read = NextUpdate.from_dict(Fields(claim))
                 found.setdefault(json.dumps(claim), (read, set(), own))[1].add(number)
-        audits = self._book.audited() if found else []
+        query = "SELECT promise AS id, model, event FROM history WHERE event LIKE 'audited: %' ORDER BY history.id"
+        audits = [(n, m, event.endswith(("HELD", "OPEN"))) for n, m, event in self._rows(query)] if found else []
         audits += [(n, report.new_digest, not row.outcome.is_broken) for (n, *_), row in zip(owed, report, strict=True)]
         notes = []
         for claim, promises, own in found.values():
@@ -268,8 +304,6 @@ class Ledger:
 
         Parameters
         ----------
-        references : str or sequence of str
-            Whose.
         outcome : {"honoured", "withdrawn"}, default "honoured"
         digest : str, optional
             How the digest of the promise begins, where somebody has several; or the code of a letter.
@@ -286,27 +320,24 @@ class Ledger:
         names = check_texts(references, "references")
         query = "SELECT id, digest FROM promises WHERE reference = ? AND state IN ('open', 'broken')"
         closed = 0
-        with self._book.write_transaction():
+        with self._store.transaction():
             for name in names:
-                chosen = [number for number, known in self._book.rows(query, name) if begins(known, digest)]
+                chosen = [number for number, known in self._rows(query, name) if begins(known, digest)]
                 if not chosen:
                     raise InputError(
-                        f"{self._book.path} holds no promise to {name!r} that is not closed yet; nothing was changed."
+                        f"{self._path} holds no promise to {name!r} that is not closed yet; nothing was changed."
                     )
                 for number in chosen:
-                    self._book.close(number, outcome)
+                    if self._move(number, outcome):
+                        self._note(number, self._stamp(), "retired", outcome)
                 closed += len(chosen)
         return closed
 
     def to_frame(self, state: str | None = None, *, digest: str = "") -> DataFrame:
         """One line per promise, in the order in which they were added.
 
-        Parameters
-        ----------
-        state : str, optional
-            Only promises in this state.
-        digest : str, optional
-            Only promises whose digest begins like this, such as the code of a letter ("3F2A-91BC-77D0").
+        Only those in this `state`, and those whose `digest` begins like this, such as the code of a letter
+        ("3F2A-91BC-77D0").
         """
         import pandas as pd
 
@@ -314,10 +345,10 @@ class Ledger:
             raise InputError(f"`digest` must be a text, how the digest of the promise begins, got {digest!r}.")
         if state is not None and state not in STATES:
             raise InputError(f"`state` must be one of {', '.join(STATES)}, got {state!r}.")
-        self._book.check()
-        today, lines = self._book.today, []
+        self._check()
+        today, lines = self._today, []
         query = "SELECT reference, state, issued, expires, content, digest FROM promises ORDER BY id"
-        for reference, kept, issued, last, content, known in self._book.rows(query):
+        for reference, kept, issued, last, content, known in self._rows(query):
             if not begins(known, digest):
                 continue
             told = read_part(content)["certificates"][0]["certificate"]
@@ -333,13 +364,75 @@ class Ledger:
 
         if reference is not None and not isinstance(reference, str):
             raise InputError(f"`reference` must be a text or None, got {reference!r}.")
-        lines = self._book.rows(
+        lines = self._rows(
             "SELECT reference, digest, at, event, history.state, history.model, detail FROM history "
             "JOIN promises ON promises.id = promise WHERE CAST(? AS TEXT) IS NULL OR reference = ? ORDER BY history.id",
             reference,
             reference,
         )
         return pd.DataFrame(lines, columns=["reference", "digest", "at", "event", "state", "model", "detail"])
+
+    @property
+    def _now(self) -> datetime:
+        """The time, in UTC; an error if the history makes it unlikely to be right."""
+        now = self._clock().astimezone(UTC)
+        last = None if self._trust_clock else self._last_entry()
+        if last is not None and not -BEFORE <= now - last <= AFTER:
+            where = "more than a day before" if now < last else "more than ten years after"
+            raise InputError(
+                f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is {where} the last entry of {self._path} "
+                f"({last:%Y-%m-%d %H:%M} UTC); set the clock, or if it is right pass trust_clock=True (--trust-clock)."
+            )
+        return now
+
+    @property
+    def _today(self) -> str:
+        """The day, in UTC."""
+        return self._now.date().isoformat()
+
+    def _last_entry(self) -> datetime | None:
+        """When the history was last written to; what version 1 of the file closed by its clock does not count."""
+        found = self._rows("SELECT at FROM history WHERE event != 'expired' ORDER BY id DESC LIMIT 1")
+        try:
+            return datetime.fromisoformat(found[0][0]).astimezone(UTC) if found else None
+        except (TypeError, ValueError, OverflowError):
+            what = "an entry of its history has no time"
+            raise InputError(f"{self._path} is damaged: {what}; get it from a backup.") from None
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query gives; SQLite keeps any value in any column, so that their kinds are checked."""
+        columns, found = self._store.execute(query, values)
+        for place, name in enumerate(columns):
+            kinds = _KINDS.get(name, object)
+            if not all(isinstance(row[place], kinds) for row in found):
+                raise InputError(
+                    f"{self._path} is damaged (a value of {name!r} is of the wrong kind); get it from a backup."
+                )
+        return found
+
+    def _check(self) -> None:
+        """Refuse promises in a state, or with a last day, that no ledger writes: no question would ever find them."""
+        _, kinds = self._store.execute("SELECT DISTINCT state, expires FROM promises")
+        day = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+        if not all(s in STATES and s != "expired" and (d is None or day.fullmatch(str(d))) for s, d in kinds):
+            what = "a promise has a state or a last day that there is not"
+            raise InputError(f"{self._path} is damaged ({what}); get it from a backup.")
+
+    def _move(self, number: int, state: str) -> bool:
+        """Change the state of a promise that is not closed."""
+        query = "UPDATE promises SET state = ? WHERE id = ? AND state IN ('open', 'broken') RETURNING id"
+        return bool(self._store.execute(query, (state, number))[1])
+
+    def _stamp(self) -> str:
+        return self._now.isoformat(timespec="seconds")
+
+    def _note(
+        self, number: int | None, at: str, event: str, state: str, model: str | None = None, detail: str = ""
+    ) -> None:
+        self._store.execute(
+            "INSERT INTO history (promise, at, event, state, model, detail) VALUES (?, ?, ?, ?, ?, ?)",
+            (number, at, event, state, model, detail),
+        )
 
 
 def _claim(told: dict[str, Any]) -> str:

@@ -58,11 +58,6 @@ class Promise:
     table: Table
     entry: dict[str, Any]  # what a certificate file says of the row
 
-    @property
-    def model(self) -> str:
-        """SHA-256 of the model that was certified."""
-        return self.table.model
-
     @classmethod
     def of(cls, entry: dict[str, Any], table: Table) -> Promise:
         """The promise that an entry of a certificate file is."""
@@ -163,11 +158,6 @@ def checked_promises(
 ) -> tuple[list[Promise | None], list[str], str | None]:
     """The rows that a ledger is asked to take: one by one, whom each belongs to, and the last day of the promises."""
     parts = _parts(certificates)
-    return parts, _checked_references(references, parts), _checked_expiry(expires, today)
-
-
-def _checked_references(references: Sequence[str] | None, parts: Sequence[Promise | None]) -> list[str]:
-    """Whom each row belongs to, as texts."""
     if references is None:
         there = [(place, part) for place, part in enumerate(parts) if part is not None]
         counted = bool(there) and all(part.label == place for place, part in there)
@@ -178,22 +168,18 @@ def _checked_references(references: Sequence[str] | None, parts: Sequence[Promis
                 "`references` must say whom each row belongs to, since the rows have no names of their own"
                 f"{', but are counted from 0' if counted else ''}; pass a text per row (--references FILE)."
             )
-        return ["" if part is None else str(part.label) for part in parts]
-    names = check_texts(references, "references")
-    if len(names) != len(parts):
-        raise InputError(f"`references` must have one text per row ({len(parts)}), got {len(names)}.")
-    return names
-
-
-def _checked_expiry(expires: date | str | None, today: str) -> str | None:
+        names = ["" if part is None else str(part.label) for part in parts]
+    else:
+        names = check_texts(references, "references")
+        if len(names) != len(parts):
+            raise InputError(f"`references` must have one text per row ({len(parts)}), got {len(names)}.")
     if expires is None:
-        return None
+        return parts, names, None
     try:
-        day = (
-            date.fromisoformat(expires) if isinstance(expires, str) else date(expires.year, expires.month, expires.day)
-        )
+        told = date.fromisoformat(expires) if isinstance(expires, str) else expires
+        day = date(told.year, told.month, told.day).isoformat()
     except (ValueError, AttributeError):
         raise InputError(f"`expires` must be a day such as 2027-06-30, got {expires!r}.") from None
-    if day.isoformat() < today:
+    if day < today:
         raise InputError(f"`expires` must not lie before today ({today}), got {day}.")
-    return day.isoformat()
+    return parts, names, day

@@ -1,7 +1,6 @@
-"""What became of promised regions on a new model: kept as a whole, broken by a row, or open.
+"""What became of promised regions on a new model: proved to be kept as a whole, broken by a row of it, or open.
 
-A region is kept if bounds prove it, and broken only by a row of it that the new model rejects; the one that is nearest
-to the promised row is reported. A model without bounds is asked about rows of the region alone, which proves nothing.
+Of the rows that were found the nearest is reported. A model without bounds is asked about rows, which proves nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from apas._typing import Floats
 from apas.certification.question import Question
 from apas.certification.region import ONE_OF, ReadRegion, cells_of
 from apas.certification.region_claims import AskedRegion
@@ -35,8 +33,7 @@ class RegionOutcome:
 
 def region_outcomes(question: Question) -> dict[int, RegionOutcome]:
     """Of each row of a question that stands for a region, what the model itself makes of it."""
-    regions = enumerate(question.regions or ())
-    return {i: _outcome(question, i, asked) for i, asked in regions if asked is not None}
+    return {i: _outcome(question, i, asked) for i, asked in enumerate(question.regions or ()) if asked is not None}
 
 
 def _outcome(question: Question, i: int, asked: AskedRegion) -> RegionOutcome:
@@ -48,7 +45,8 @@ def _outcome(question: Question, i: int, asked: AskedRegion) -> RegionOutcome:
         read, value, first = replace(asked, trusted=True, _read={}).read(model), 0.0, (0, None)
     if value > 0:
         return RegionOutcome(True)
-    own = _own_place(read, asked)
+    cells = cells_of(asked.table, 0, read.names)  # where the promised row itself lies in the unit cube
+    own = np.array([(float(cells[s.feature]) - s.low) / (s.high - s.low) for s in read.numbers])
     draws = np.random.default_rng(0)
     # the corners that are seen first, points of the cube, and points near the row
     points = [draws.integers(0, 2, (ROWS // 4, len(read.numbers))), draws.random((ROWS // 2, len(read.numbers)))]
@@ -67,18 +65,9 @@ def _outcome(question: Question, i: int, asked: AskedRegion) -> RegionOutcome:
         at = fine.index(False)
         near, far = cuts[at - 1], cuts[at] if at < 8 else far
     cells = cells_of(read.rows([(box, far)]), 0, read.names)
-    changed = [f"{name} {plain(value)}" for name, value in cells.items() if name in _moving(asked)]
+    moving = {s.feature for s in asked.region.spans if s.side == ONE_OF or s.high > s.low}
+    changed = [f"{name} {plain(value)}" for name, value in cells.items() if name in moving]
     return RegionOutcome(False, tuple(plain(v) for v in cells.values()), ", ".join(changed))
-
-
-def _own_place(read: ReadRegion, asked: AskedRegion) -> Floats:
-    """Where the promised row itself lies in the unit cube."""
-    cells = cells_of(asked.table, 0, read.names)
-    return np.array([(float(cells[s.feature]) - s.low) / (s.high - s.low) for s in read.numbers])
-
-
-def _moving(asked: AskedRegion) -> set[str]:
-    return {s.feature for s in asked.region.spans if s.side == ONE_OF or s.high > s.low}
 
 
 def _accepts(question: Question, i: int, read: ReadRegion, places: list[tuple[int, Any]]) -> list[bool]:

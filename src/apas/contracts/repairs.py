@@ -34,13 +34,10 @@ class Repair:
     ----------
     values : tuple or None
         The row in raw units as JSON values, one per feature of `names`; None if there is none.
-    names : tuple of str
     changes : str
         What has to change on top of the promise, in words.
     cost : float or None
         Mean of the changes, each in units of the feature's range.
-    reason : str
-        How it was found, or why there is none.
     """
 
     values: tuple[Any, ...] | None
@@ -83,14 +80,14 @@ def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> Fe
         before, after = (table_cells(t) for t in reversed(tables))
         pairs = [pair for a, b in zip(before, after, strict=True) for pair in zip(space.names, a, b, strict=True)]
         changed = {name for name, a, b in pairs if differ(a, b)} or changed
-    return FeatureSpace([replace(_widen(f), mutable=f.name in changed) for f in space])
 
+    def widened(feature: Feature) -> Feature:
+        if feature.low is None or feature.high is None:
+            return feature
+        reach = max(feature.high - feature.low, abs(feature.low), abs(feature.high)) or 1.0
+        return replace(feature, low=feature.low - reach, high=feature.high + reach)
 
-def _widen(feature: Feature) -> Feature:
-    if feature.low is None or feature.high is None:
-        return feature
-    reach = max(feature.high - feature.low, abs(feature.low), abs(feature.high)) or 1.0
-    return replace(feature, low=feature.low - reach, high=feature.high + reach)
+    return FeatureSpace([replace(widened(f), mutable=f.name in changed) for f in space])
 
 
 def repair_rows(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) -> list[Repair]:

@@ -50,28 +50,18 @@ class VerifyRow:
 
     Attributes
     ----------
-    statement : str
-        "certificate" or "largest shift".
-    claimed : str
-        The verdict of a certificate; of a largest shift its delta.
-    target : object
-        The class that the row must keep.
-    delta : float
+    statement, claimed : str
+        "certificate" and its verdict, or "largest shift" and its delta.
     coverage : float
         The share of the shifts that the claim speaks of; 1 for every shift.
     confidence : float or None
         That of the claim, for all its `rows` together; 1 for a proof. None where it holds for each test of a search by
         itself, not for the delta that they led to (``search="paper"``).
-    rows : int
-        How many rows the confidence holds for together.
     tested_at : float or None
         The confidence of the row's own test, or search, which is higher where the risk is divided among `rows` and
         the tests of a search; rounded down.
     shifts : str
         The set that delta is a size in, with its scales.
-    check : Checked
-    reason : str
-        What was recomputed, or what differs.
     seed : str or None
         Where the draws come from: "derived", "chosen" by the issuer, or "models as given"; None if there are none.
     bits : int or None
@@ -122,23 +112,15 @@ class Required:
     target: str | None
     derived: bool
 
-    @classmethod
-    def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any, derived: Any) -> Required:
-        """What was asked for, checked."""
-        asked = {"coverage": (coverage, 1), "confidence": (confidence, 1), "delta": (delta, None)}
-        checked = {
-            name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=most)
-            for name, (value, most) in asked.items()
-        }
-        check_flag(derived, "require_derived")
-        return cls(**checked, target=None if target is None else str(plain(target)), derived=derived)
+    def __post_init__(self) -> None:
+        for name, most in (("coverage", 1), ("confidence", 1), ("delta", None)):
+            if (value := getattr(self, name)) is not None:
+                checked = check_number(value, f"require_{name}", "verify", above=0, most=most)
+                object.__setattr__(self, name, checked)
+        check_flag(self.derived, "require_derived")
 
-    def apply(self, line: VerifyRow) -> VerifyRow:
-        """The line, which fails if it claims less."""
-        said = self._what_is_missing(line) if line.check is not Checked.FAILS else None
-        return line if said is None else replace(line, check=Checked.FAILS, reason=said)
-
-    def _what_is_missing(self, line: VerifyRow) -> str | None:
+    def missing(self, line: VerifyRow) -> str | None:
+        """What a line does not claim, in words; None if it claims enough."""
         least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
         asked = [(name, exactly(value), value) for name, value in least if value is not None]
         if self.target is not None and str(plain(line.target)) != self.target:
@@ -164,8 +146,6 @@ class VerifyReport(RowResults[VerifyRow]):
 
     Attributes
     ----------
-    points : ndarray or data frame
-        The row that each line is about, in the user's units.
     complaint : str
         Why the model is not the one that a file without rows is about; else empty, since each row says so itself.
     notes : tuple of str
@@ -277,9 +257,7 @@ def verify(
 
     Notes
     -----
-    What is recomputed is everything that the claim rests on: the model's fingerprint, the rows in model units, the
-    target, delta, the shift set, the claim, the verdict, and the evidence. Names of rows, the original inputs and
-    the versions in a file describe only.
+    Recomputed is all that the claim rests on. Names of rows, original inputs and versions in a file describe only.
 
     Examples
     --------
@@ -288,9 +266,6 @@ def verify(
     >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)
     >>> verify(certificates, net).ok
     True
-    >>> other = apas.FeedForward([[[1.0], [-1.0]]], [[1e-6]])
-    >>> verify(certificates, other).rows[0].check.value
-    'FAILS'
     >>> verify(certificates, net, require_coverage=0.999).rows[0].reason
     'claims coverage 0.995, 0.999 is required'
     """
@@ -299,7 +274,8 @@ def verify(
         check_integer(samples, "samples", "verify", least=1)
         if not fresh:
             raise InputError("`samples` of verify goes with fresh=True; leave it out, or draw afresh.")
-    required = Required.of(require_coverage, require_confidence, require_delta, require_target, require_derived)
+    target = None if require_target is None else str(plain(require_target))
+    required = Required(require_coverage, require_confidence, require_delta, target, require_derived)
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
     net, parts = as_model(model), _parts(certificates)
@@ -312,7 +288,9 @@ def verify(
         part = completed(part, shifts)
         answers = _check_rows(part, net, anew)
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
-        lines += [required.apply(line) for line in told]
+        for line in told:
+            less = None if line.check is Checked.FAILS else required.missing(line)
+            lines.append(line if less is None else replace(line, check=Checked.FAILS, reason=less))
     report = _report(lines, parts)
     counts = Counter((line.seed, line.bits) for line in lines if line.seed is not None)
     which = {key: f"{count} of {len(lines)} statements" for key, count in counts.items()}
@@ -487,11 +465,9 @@ def _as_far_as_known(answer: _Answer, matched: Matched) -> _Answer:
 
 def _report(lines: list[VerifyRow], parts: Sequence[Certificates | MaxShifts]) -> VerifyReport:
     both: Any = [part.points for part in parts]
-    if len(parts) == 1:
-        return VerifyReport(lines, points=both[0], index=parts[0]._labels())
-    labels = [label for part in parts for label in part._labels()]
-    if isinstance(both[0], np.ndarray):
-        return VerifyReport(lines, points=np.concatenate(both), index=labels)
+    labels: Any = [label for part in parts for label in part._labels()]
+    if len(parts) == 1 or isinstance(both[0], np.ndarray):
+        return VerifyReport(lines, points=np.concatenate(both) if len(parts) > 1 else both[0], index=labels)
     import pandas as pd
 
     return VerifyReport(lines, points=pd.concat(both), index=pd.Index(labels))

@@ -113,7 +113,7 @@ def confirmed_anew(
     question: Question, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, _Answer], fresh: Fresh
 ) -> dict[int, _Answer]:
     """Put certified rows, whose `answers` say that they hold, to a test on draws that nobody could have known."""
-    if _is_listed(question):
+    if offers(question.shifts, Listed):
         said = "there are no other models of these to draw"
         return {i: (answers[i][0], f"{answers[i][1]}; {said}") for i in rows}
     found: dict[int, _Answer] = {}
@@ -203,7 +203,7 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
     if item.is_certified and evidence.draws != evidence.samples and not evidence.anytime:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
     # what tests cost when ranks had no price yet; there was no anytime test then
-    priced = evidence.anytime or not item.is_certified or _is_listed(question)
+    priced = evidence.anytime or not item.is_certified or offers(question.shifts, Listed)
     before = None if priced else search_tries(0, test)
     # a search with derived seeds tests each candidate on draws that follow from it, and pays what it likes
     if evidence.siblings is None and claim.tries not in (before, _tries(question, evidence)):
@@ -218,14 +218,10 @@ def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0 if known else -1, 0)
 
 
-def _is_listed(question: Question) -> bool:
-    """Whether nothing is drawn: of models that exist there is one test, and its stream is a name only."""
-    return offers(question.shifts, Listed)
-
-
 def _tries(question: Question, evidence: SamplingEvidence) -> int:
     """By what the risk of the test that a stream is for has to be divided."""
-    return 1 if _is_listed(question) else search_tries(*_test_of(evidence))
+    # of models that exist there is one test, and its stream is a name only
+    return 1 if offers(question.shifts, Listed) else search_tries(*_test_of(evidence))
 
 
 def _rank_complaint(question: Question, evidence: SamplingEvidence, claim: Most) -> str:

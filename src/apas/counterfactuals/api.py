@@ -93,8 +93,8 @@ def generate(
     X : array_like or data frame of shape (rows, features)
         The inputs to explain, in raw units.
     delta : float or array_like of shape (rows,)
-        How far the parameters may move: see `certify`. With 0 the nearest row that is valid on the model itself is
-        wanted: nothing is claimed about other models then, and `shifts` and `method` are not used.
+        See `certify`. With 0 the nearest row that is valid on the model itself is wanted: nothing is claimed about
+        other models then, and `shifts` and `method` are not used.
     target : label or array_like of labels, optional
         The class wanted for each row. None for the other class of a model with two, if it gives all rows the same.
     space : FeatureSpace, optional
@@ -106,7 +106,7 @@ def generate(
         ("neighbours"), `Wachter` ("wachter"), `Prototype` ("prototype"), `Roar` ("roar"), `CuttingPlanes` ("cuts"), or
         `Given`.
     shifts, method
-        What has to be survived, and how that is shown: see `certify`.
+        See `certify`.
     distance : {"l1", "linf"}, default "l1"
         What a change costs: mean or largest change, each in units of the feature's range.
     k : int, default 1
@@ -204,8 +204,7 @@ def generate(
         derived.ask(question)
     chosen, targets, deltas = question.method, question.target, question.delta
     _check_method(chosen, question)
-    complaint = origin.unsupported(task)
-    if complaint is not None:
+    if (complaint := origin.unsupported(task)) is not None:
         raise Unsupported(complaint)
     # further counterfactuals of a row are claims of their own
     searched, alone, together = None, None, max(1, len(inputs) * counts[0]) if simultaneous else 1
@@ -307,10 +306,10 @@ def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
 def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, *how: Any) -> list[Answer]:
     """Windows for rows that have no offer beyond which all is well, and whose search has tested none."""
     origin, test, limits, n_jobs = how
-    k, open_ends = limits.k, ("EXHAUSTED", "BUDGET")
+    k = limits.k
     # a search that tested something has used its confidence
     rows = [i for i in range(len(searches)) if not any(item.tests for item, _ in answers[i * k : (i + 1) * k])]
-    rows = [i for i in rows if answers[i * k][0].status.name in open_ends]
+    rows = [i for i in rows if answers[i * k][0].status.name in ("EXHAUSTED", "BUDGET")]
     if not rows:
         return answers
     cut = replace(test, region=replace(test.region, window=True))

@@ -1,8 +1,7 @@
 """`menu`: what each applicant could change alone, or in pairs, and what is proved to lead nowhere.
 
-Sets of features are asked about from the largest down: where no change of a set leads to the class, no change of a part
-of it does, and that need not be shown again. That nothing does is never a solver's word: it is a bound over all allowed
-rows of the set (`AskedRegion`: boxes, or the leaf cells of trees), or the verified proof of `MilpSource`.
+Sets are asked about from the largest down: what leads nowhere leads nowhere by a part of it. That is never a solver's
+word: it is a bound over all allowed rows of the set, or the verified proof of `MilpSource`.
 """
 
 from __future__ import annotations
@@ -73,9 +72,8 @@ class MenuItem:
         The only ones that may change.
     status : MenuStatus
     offer : Counterfactual or None
-    reason : str
-    changes : str
-        The offer in words.
+    reason, changes : str
+        Why there is none, and the offer in words.
     """
 
     row: int
@@ -410,27 +408,23 @@ def _fragile(asked: _MenuQuestion, row: int, some: Features, shifts: ShiftSet) -
     return f"{words}, so that with confidence {claim.confidence:g} at least {shown} do, and none is kept by {wanted}"
 
 
-def _does_as_well(one: MenuItem, other: MenuItem) -> bool:
-    """Whether the offer of a part of a set is about as cheap as that of the whole."""
-    return set(one.features) < set(other.features) and (1 - CHEAPER) * one.cost <= other.cost
-
-
 def _menu(asked: _MenuQuestion, sets: Sequence[Features], known: _Known, shifts: ShiftSet) -> Menu:
     """The items of each row: offers by cost, without those of sets of which a part does as well; then the others."""
     items: list[MenuItem] = []
     for row in range(len(asked.inputs)):
         own = [known[row, some] for some in sets if (row, some) in known]
         best = [item for item in own if item.status is MenuStatus.OFFER]
-        best = [i for i in best if not any(_does_as_well(other, i) for other in best)]
+        # the offer of a part of a set may be about as cheap as that of the whole
+        parts = {i.features: [p.cost for p in best if set(p.features) < set(i.features)] for i in best}
+        best = [i for i in best if not (1 - CHEAPER) * min(parts[i.features], default=np.inf) <= i.cost]
         rest = [item for item in own if item.status is not MenuStatus.OFFER]
         items += sorted(best, key=lambda i: i.cost)
         items += sorted(rest, key=lambda i: (list(MenuStatus).index(i.status), len(i.features)))
     picked = [item for item in items if item.status is MenuStatus.OFFER]
     rows, ranks = np.array([item.row for item in picked], dtype=np.intp), Counter[int]()
-    ranked = []
+    ranked: list[Any] = []
     for item in picked:
-        assert item.offer is not None
-        ranked.append(replace(item.offer, rank=ranks[item.row]))
+        ranked.append(replace(item.offer, rank=ranks[item.row]))  # type: ignore[type-var]
         ranks[item.row] += 1
     numbers, origins = np.array([item.numbers for item in picked]).reshape(-1, len(asked.space)), asked.inputs[rows]
     tables = {name: asked.space.like(n, asked.X, rows) for name, n in (("points", numbers), ("inputs", origins))}

@@ -129,26 +129,22 @@ class Counterfactual:
 
     Attributes
     ----------
-    row : int
-        Number of the input.
-    rank : int
-        0 for the first counterfactual of an input, 1 for the next, ...
+    row, rank : int
+        Numbers of the input, and of the counterfactual among those of the input, from 0.
     target : object
         The wanted class.
     status : Status
     cost : float
-        What the change costs in the distance that was asked for; NaN if nothing was found.
-    candidates : int
-        How many candidates the source offered.
-    tests : int
-        How many of them went through a certifying test.
+        In the distance that was asked for; NaN if nothing was found.
+    candidates, tests : int
+        How many candidates the source offered, and how many of them went through a certifying test.
     certificate : Certificate or None
     reason : str
     seconds : float
         Wall time of the call divided by the counterfactuals asked for; not part of equality.
     lower_bound : float or None
-        At delta 0: it is proved that no allowed row of the class costs less than this (0 if nothing was proved); for
-        ranks above 0, none that differs from those before it.
+        At delta 0: it is proved that no allowed row of the class costs less (0 if nothing was proved); for ranks above
+        0, none that differs from those before it.
     """
 
     row: int
@@ -261,12 +257,10 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
         Parameters
         ----------
-        model : object
-            See `as_model`.
+        model, target
+            See `generate`.
         X, points : array_like or data frame of shape (rows, features)
             The inputs and their counterfactuals, in raw units; a row of missing values where there is none.
-        target : label or array_like of labels, optional
-            The wanted class; None for the other class of a model with two.
         space : FeatureSpace, optional
             Read off `X` and `points` unless given.
         """
@@ -278,11 +272,10 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         if len(numbers) != len(origins):
             raise InputError(f"`points` must have a row for each of the {len(origins)} inputs, got {len(numbers)}.")
         targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target, one_way=False)
+        given, none = (Status.FOUND, "taken as given, not certified"), (Status.EXHAUSTED, "no row was given")
         items = []
         for i, cost in enumerate(space.costs(numbers, origins).tolist()):
-            status, reason = Status.FOUND, "taken as given, not certified"
-            if np.isnan(cost):
-                status, reason = Status.EXHAUSTED, "no row was given"
+            status, reason = none if np.isnan(cost) else given
             items.append(Counterfactual(i, 0, targets[i], status, cost, 0, 0, None, reason))
         about: dict[str, Any] = {"model": bound, "space": space, "shifts": LinfShifts()}
         points = space.like_with_gaps(numbers, X, np.arange(len(origins)))

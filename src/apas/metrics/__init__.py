@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from apas.metrics.api import Evaluation, evaluate
+from apas.metrics.api import Evaluation, delta_validity, evaluate, validity
 from apas.metrics.distance import cost, distance_to_data, l0, l1, linf, lof, violations
-from apas.metrics.validity import delta_validity, validity
 
 __all__ = [
     "Evaluation",

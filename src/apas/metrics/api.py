@@ -1,4 +1,4 @@
-"""`evaluate`: ask for metrics by name, get a table."""
+"""`evaluate`: ask for metrics by name, get a table; and whether counterfactuals have the wanted class."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ import numpy as np
 
 from apas._random import entropy_of
 from apas._typing import Array, Bools, Floats
-from apas._validation import check_delta, check_jobs, is_frame
+from apas._validation import check_delta, check_jobs, check_matrix, is_frame
+from apas.certification.agreement import check_agreement
 from apas.certification.api import certify
 from apas.certification.max_shift.api import max_shift
+from apas.certification.question import check_target
 from apas.certification.robust_fraction import robust_fraction
 from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.space.encoder import missing_rows
 from apas.counterfactuals.space.space import FeatureSpace, own_columns
 from apas.display.numbers import plain
 from apas.display.tables import html_table
-from apas.errors import InputError
+from apas.errors import InputError, Unsupported
 from apas.metrics.distance import count_violations, distance_to_data, l1, linf, lof, share_changed
-from apas.metrics.validity import read_retrained, valid_rows
-from apas.models.as_model import encoded_rows
-from apas.models.base import Model
+from apas.models.as_model import as_model, encoded_rows
+from apas.models.base import Model, Predicts, Raw, needs_strict, offers, valid
+from apas.shifts.base import ShiftSet
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -35,19 +38,9 @@ Columns = dict[str, Array]
 
 @dataclass(frozen=True)
 class MetricInputs:
-    """What a metric is computed from: the counterfactuals that were found, and what `evaluate` was given.
+    """What a metric is computed from: the counterfactuals, of which it speaks of those in `found`, and the rest.
 
-    Attributes
-    ----------
-    counterfactuals : Counterfactuals
-        All of them; `found` has those that a metric speaks of.
-    background : ndarray of shape (b, columns) or None
-        Known rows as the model sees them.
-    retrained : tuple of Model
-    delta : float or None
-    n_jobs : int
-    entropy : int
-        For metrics that draw: make a `Stream` of it, or a generator.
+    `background` are known rows as the model sees them. Metrics that draw make a `Stream` of `entropy`, or a generator.
     """
 
     counterfactuals: Counterfactuals
@@ -165,11 +158,8 @@ class Evaluation:
         `evaluate`). Missing where nothing was found.
     valid : ndarray of bool
         Which counterfactuals were found and are valid on the model itself.
-    metrics : tuple of str
     retrained : int
         Number of retrained models.
-    delta : float or None
-        The shift that the metrics about shifts are for.
     entropy : int or None
         What shifts were drawn from; None if nothing was drawn.
 
@@ -181,10 +171,7 @@ class Evaluation:
     >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]])
     >>> points = [[0.9, 0.3], [0.3, 0.6], [float("nan"), float("nan")]]
     >>> given = Counterfactuals.from_frame(net, [[0.2, 0.3], [0.3, 0.3], [0.1, 0.1]], points)
-    >>> found = evaluate(given, metrics=("validity", "l1"))
-    >>> found.rows["valid"].tolist()
-    [True, False, <NA>]
-    >>> found
+    >>> evaluate(given, metrics=("validity", "l1"))
     <Evaluation: 3 counterfactuals: found 0.6667, vm1 0.3333, l1 0.35.>
     """
 
@@ -220,10 +207,8 @@ class Evaluation:
 
     def _validity(self) -> dict[str, float]:
         both = [_mean(self.valid & self._truth_column(name)) for name in retrained_columns(self.retrained)]
-        shares = {"vm1": _mean(self.valid)}
-        if len(both) > 1:
-            shares |= {f"vm2_{i}": share for i, share in enumerate(both)}
-        return {**shares, "vm2": float(np.mean(both))} if both else shares
+        each = {f"vm2_{i}": share for i, share in enumerate(both) if len(both) > 1}
+        return {"vm1": _mean(self.valid), **each, **({"vm2": float(np.mean(both))} if both else {})}
 
     def _truth_column(self, column: str) -> Bools:
         """A column of truth values, False where nothing was found."""
@@ -309,19 +294,13 @@ def evaluate(
     retrained : sequence of models, optional
         Models that came after the one the counterfactuals are for. For "validity".
     metrics : sequence of str or callable, default ("validity", "l1", "l0", "lof")
-        What to measure: names, and metrics of your own; see the notes. Without `background` the default is without
-        "lof".
+        Names, and metrics of your own; see the notes. Without `background` the default is without "lof".
     delta : float, optional
-        How far the parameters may move, in the terms of the counterfactuals' shift set. For "delta_validity" and
-        "robust_fraction".
+        How far the parameters may move, in the terms of the counterfactuals' shift set.
     n_jobs : int, default 1
         Number of processes; the metrics do not depend on it.
     rng : None, int or numpy.random.Generator
         Seed of the draws of "robust_fraction" and "max_shift"; recorded in the result.
-
-    Returns
-    -------
-    Evaluation
 
     Notes
     -----
@@ -336,9 +315,7 @@ def evaluate(
       at all), rounded to three digits.
     - "cost": the distance that the counterfactuals were made for, feature by feature: numbers and levels in units of
       their range, categories 0 or 1.
-    - "lof": 1, or -1 for an outlier among the background rows by scikit-learn's `LocalOutlierFactor` with 20
-      neighbours, in encoded variables.
-    - "distance_to_data": distance to the nearest background row, measured as l1.
+    - "lof", "distance_to_data": see `apas.metrics`; in encoded variables.
     - "violations": number of cells that break a constraint of the space.
     - "delta_validity": whether interval bounds prove that every shift up to `delta` keeps the class.
     - "robust_fraction": estimated share of the shifts of size `delta` that keep the class.
@@ -360,9 +337,8 @@ def evaluate(
     >>> from apas.counterfactuals.result import Counterfactuals
     >>> net, later = (apas.FeedForward([[[1.0], [1.0]]], [[b]]) for b in (-1.0, -1.1))
     >>> given = Counterfactuals.from_frame(net, [[0.2, 0.3], [0.3, 0.3]], [[0.9, 0.3], [0.3, 0.75]])
-    >>> found = evaluate(given, retrained=[later], metrics=("validity", "l1", "l0", "max_shift"), rng=0)
-    >>> found.summary()[["vm1", "vm2", "l1", "l0"]].round(4).tolist()
-    [1.0, 0.5, 0.2875, 0.5]
+    >>> evaluate(given, retrained=[later], metrics=("validity", "l1", "l0")).summary().round(4).tolist()
+    [1.0, 1.0, 0.5, 0.2875, 0.5]
     """
     wanted = _read_metrics(metrics if metrics is not DEFAULT or background is not None else DEFAULT[:-1])
     if not isinstance(counterfactuals, Counterfactuals):
@@ -380,26 +356,15 @@ def evaluate(
     if background is not None:
         known = space.numbers_for(net, own_columns(background, space), "background")
         background = seen_rows(net, space, known)
-    given = MetricInputs(
-        counterfactuals,
-        background,
-        read_retrained(retrained, space, net.classes),
-        None if delta is None else float(check_delta(delta, 1)[0]),
-        check_jobs(n_jobs),
-        entropy_of(rng),
-    )
+    later = read_retrained(retrained, space, net.classes)
+    size = None if delta is None else float(check_delta(delta, 1)[0])
+    given = MetricInputs(counterfactuals, background, later, size, check_jobs(n_jobs), entropy_of(rng))
     columns: Columns = {}
     for name, metric in wanted.items():
         columns |= _columns(name, metric, given)
     draws = any(name in DRAWING or getattr(metric, "draws", False) for name, metric in wanted.items())
-    return Evaluation(
-        _table(counterfactuals, columns),
-        _spread(counterfactuals.found, given.valid, False),
-        tuple(wanted),
-        len(given.retrained),
-        given.delta,
-        given.entropy if draws else None,
-    )
+    table, valid = _table(counterfactuals, columns), _spread(counterfactuals.found, given.valid, False)
+    return Evaluation(table, valid, tuple(wanted), len(later), size, given.entropy if draws else None)
 
 
 def _read_metrics(metrics: Any) -> dict[str, Metric]:
@@ -458,3 +423,90 @@ def _spread(found: Bools, values: Array, gap: Any) -> Array:
     whole = np.full(len(found), gap, dtype=object if gap is None else values.dtype)
     whole[found] = values
     return whole
+
+
+def validity(model: Any, points: Any, target: Any) -> Bools:
+    """Which rows a model (see `as_model`) puts into the wanted class.
+
+    Parameters
+    ----------
+    model : object
+    points : array_like or data frame of shape (rows, features)
+        In the units the model takes; a missing row is not valid.
+    target : label or array_like of labels
+        One for all rows, or one per row.
+
+    Examples
+    --------
+    >>> import apas
+    >>> validity(apas.FeedForward([[[1.0]]], [[0.0]]), [[0.5], [-0.5], [float("nan")]], 1)
+    array([ True, False, False])
+    """
+    net = as_model(model)
+    rows, labels, there = _there(net, points, target)
+    there[there] = valid_rows(net, rows, labels, "`model`")
+    return there
+
+
+def delta_validity(
+    model: Any, points: Any, delta: float, *, target: Any, shifts: ShiftSet | str = "linf", n_jobs: int = 1
+) -> Bools:
+    """Which rows keep the wanted class under every shift of the model up to `delta`, as interval bounds prove it.
+
+    `model`, `points` and `target` are as in `validity`. False also where the bounds prove nothing, which happens only
+    with two or more hidden layers.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> delta_validity(net, [[2.0, 0.5], [1.0, 0.9]], 0.4, target=1)
+    array([ True, False])
+    """
+    net = as_model(model)
+    rows, labels, there = _there(net, points, target)
+    there[there] = certify(net, rows, delta, target=labels, shifts=shifts, method="interval", n_jobs=n_jobs).certified
+    return there
+
+
+def _there(net: Predicts, points: Any, target: Any) -> tuple[Any, Array, Bools]:
+    """The rows that are there, their wanted classes, and which they are."""
+    if isinstance(target, str) and target == "predicted" and target not in net.classes:
+        raise InputError(f"`target` must be the wanted class, one of {list(net.classes)}, got 'predicted'.")
+    width = net.n_raw_features if offers(net, Raw) else net.n_features
+    try:
+        table = check_matrix(points, width, None)
+    except InputError as error:
+        raise InputError(str(error).replace("`X`", "`points`")) from None
+    there = ~missing_rows(table)
+    labels = check_target(net, np.empty((len(there), 0)), target)
+    return (table.iloc[there] if is_frame(table) else table[there]), labels[there], there
+
+
+def valid_rows(model: Predicts, rows: Any, target: Array, name: str) -> Bools:
+    """Which complete rows in raw units have their wanted class; `name` is for errors."""
+    raw, encoded = encoded_rows(model, rows)
+    if offers(model, Model):  # what only predicts says itself what it says
+        check_agreement(model, raw, encoded, name=name)
+    if not len(encoded):
+        return np.empty(0, dtype=bool)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not valid
+        return valid(model.margin(encoded, target), needs_strict(model.classes, target))
+
+
+def read_retrained(retrained: Any, space: FeatureSpace, classes: tuple[Any, ...]) -> tuple[Model, ...]:
+    """Retrained models as ones that take raw rows of the space and know the same classes."""
+    if not isinstance(retrained, Sequence) or isinstance(retrained, str | bytes):
+        raise InputError(f"`retrained` must be a list of models, got {type(retrained).__name__}; pass [model] for one.")
+    found = []
+    for i, model in enumerate(retrained):
+        try:
+            found.append(space.bind(model))
+        except (InputError, Unsupported) as error:
+            raise type(error)(f"`retrained[{i}]` cannot be read: {error}") from error
+        if {*found[i].classes} != {*classes}:
+            raise InputError(
+                f"`retrained[{i}]` must have the classes {list(classes)} of the model that the counterfactuals are "
+                f"for, got {list(found[i].classes)}."
+            )
+    return tuple(found)

@@ -80,20 +80,12 @@ NEIGHBOURS = 20
 
 
 def l1(inputs: Any, points: Any) -> Floats:
-    """Mean absolute difference over the columns, per row.
+    """Mean absolute difference over the columns, per row; all columns count alike, those of a one-hot feature too.
 
     Parameters
     ----------
     inputs, points : array_like or data frame of shape (rows, columns)
         Rows as the model sees them (scaled and encoded), and their counterfactuals; missing rows of `points` give NaN.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
-
-    Notes
-    -----
-    All columns count alike, so that a one-hot feature that changes counts twice.
 
     Examples
     --------
@@ -105,16 +97,7 @@ def l1(inputs: Any, points: Any) -> Floats:
 
 
 def linf(inputs: Any, points: Any) -> Floats:
-    """Largest absolute difference of any column, per row.
-
-    Parameters
-    ----------
-    inputs, points : array_like or data frame of shape (rows, columns)
-        As in `l1`.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
+    """Largest absolute difference of any column, per row; see `l1`.
 
     Examples
     --------
@@ -135,10 +118,6 @@ def l0(inputs: Any, points: Any, *, features: Any = None) -> Floats:
     features : sequence of shape (columns,), optional
         Which feature each column belongs to, by name or number, so that the columns of a one-hot or thermometer code
         count once; unless given each column is a feature.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
 
     Examples
     --------
@@ -172,10 +151,6 @@ def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1")
     distance : {"l1", "linf"}, default "l1"
         The mean over the features, or the largest.
 
-    Returns
-    -------
-    ndarray of shape (rows,)
-
     Examples
     --------
     >>> from apas.counterfactuals.space.feature import Feature
@@ -190,17 +165,7 @@ def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1")
 
 
 def violations(space: FeatureSpace, inputs: Any, points: Any) -> Floats:
-    """Number of cells that break a constraint of the space, per row.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-    inputs, points : array_like or data frame of shape (rows, features)
-        In raw units; missing rows of `points` give NaN.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
+    """Number of cells that break a constraint of the space, per row; the rows are as in `cost`.
 
     Examples
     --------
@@ -238,10 +203,6 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
         The rows to judge, in the same units; missing rows give NaN.
     n_neighbors : int, default 20
 
-    Returns
-    -------
-    ndarray of shape (rows,)
-
     References
     ----------
     Breunig, Kriegel, Ng and Sander (2000), "LOF: identifying density-based local outliers", SIGMOD.
@@ -259,8 +220,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
             f"`background` must have more rows than the {count} neighbours that the local outlier factor looks at, "
             f"got {len(known)}; give more rows, or leave this metric out."
         )
-    there = ~missing_points(rows)
-    if not there.any():
+    if not (there := ~missing_points(rows)).any():
         return fill_gaps(there, np.empty(0))
     from sklearn.neighbors import LocalOutlierFactor
 
@@ -268,18 +228,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
 
 
 def distance_to_data(background: Any, points: Any) -> Floats:
-    """Distance to the nearest known row, measured as by `l1`: the mean absolute difference over the columns.
-
-    Parameters
-    ----------
-    background : array_like or data frame of shape (b, columns)
-        The known rows as the model sees them.
-    points : array_like or data frame of shape (rows, columns)
-        In the same units; missing rows give NaN.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
+    """Distance to the nearest known row, measured as by `l1`; the rows are as in `lof`.
 
     Examples
     --------
@@ -289,8 +238,7 @@ def distance_to_data(background: Any, points: Any) -> Floats:
     known, rows = pair(background, points, _KNOWN, rows=False)
     if not len(known):
         raise InputError("`background` must have at least one row, got none; give rows, or leave this metric out.")
-    there = ~missing_points(rows)
-    if not there.any():
+    if not (there := ~missing_points(rows)).any():
         return fill_gaps(there, np.empty(0))
     from sklearn.metrics import pairwise_distances_argmin_min
 

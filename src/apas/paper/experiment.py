@@ -75,7 +75,7 @@ def run_experiment(
     with Store(place / RESULTS) as store:
         if finished:
             results = [result for result in map(store.finished, units) if result is not None]
-            made = f"Of {len(results)} finished units of {len(units)}, which may be of another version. {made}"
+            made = f"Of {len(results)} finished units of {len(units)}, which may be of another version.\n\n{made}"
         else:
             results = run_units(units, store, n_jobs=n_jobs, label=label)
     if not results:

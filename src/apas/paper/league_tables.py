@@ -11,12 +11,13 @@ import numpy as np
 from apas._optional import require
 from apas._typing import Floats
 from apas.display.plots import save_figure
-from apas.paper.league_models import LATER, PROCESSES, SAME
-from apas.stats.proportions import clopper_pearson
+from apas.stats.binomial import clopper_pearson
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SAME, LATER = "bootstrap of D1", "bootstrap of D1 and D2"
+PROCESSES: Final = (SAME, LATER)
 OURS = "SpreadPath"  # the source that was tuned, and frozen before the other tables were run
 COVERAGE, CONFIDENCE = 0.95, 0.95  # of the certified offers, and of all intervals here
 RISK = 0.0005  # a claim of 95 % counts as shown to be false if so few judges accept that this is less likely
@@ -45,7 +46,7 @@ def row_table(results: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def tables(results: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
-    """The league, each cell of it, the claims, surprises, duels, and the methods' own knobs."""
+    """The league, by table and by cell, the claims, surprises, duels, and the methods' own knobs."""
     import pandas as pd
 
     rows = row_table(results)
@@ -61,6 +62,7 @@ def tables(results: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
     )
     return {
         "league": _league(cells, plain),
+        "league-by-table": _cells(results, plain, ["table", "process", "method"]),
         "league-cells": cells,
         "league-claims": _claims(plain),
         "league-surprises": _surprises(surprised, plain),
@@ -74,16 +76,18 @@ def _cells(results: Sequence[Mapping[str, Any]], rows: pd.DataFrame, by: list[st
     """Figures of a method on a table: shares of what was asked for and of what was found, and means over the latter."""
     import pandas as pd
 
-    asked, seconds = dict[tuple[Any, ...], int](), dict[tuple[Any, ...], list[float]]()
-    for r in results:
-        for line in r["lines"]:
-            for process in line["processes"]:
-                about = {"table": r["table"], "kind": r["kind"], "process": process}
-                key = tuple({**about, "method": line["method"], "knob": line["knob"]}[name] for name in by)
-                asked[key] = asked.get(key, 0) + r["inputs"]
-                seconds.setdefault(key, []).append(line["seconds"])
+    asked = pd.DataFrame(
+        {**{name: r[name] for name in ("table", "kind", "inputs")}, "process": process}
+        | {name: line[name] for name in ("method", "knob", "seconds")}
+        for r in results
+        for line in r["lines"]
+        for process in line["processes"]
+    )
+    if "knob" not in by:  # the defaults alone
+        asked = asked[asked["knob"] == ""]
     groups, lines = dict(list(rows.groupby(by))), []
-    for key, count in asked.items():
+    for key, told in asked.groupby(by, sort=False):
+        count = int(told["inputs"].sum())
         cell: dict[str, Any] = dict(zip(by, key, strict=True)) | {"inputs": count, "found": 0.0}
         if (part := groups.get(key)) is not None:
             low, high = _mean_interval(part["valid"].to_numpy())
@@ -91,7 +95,7 @@ def _cells(results: Sequence[Mapping[str, Any]], rows: pd.DataFrame, by: list[st
             cell |= {"found": len(part) / count, "valid": part["valid"].mean(), "valid, from": low, "valid, to": high}
             cell |= {"rows >= 95 %": part["safe"].mean(), "rows, from": safe[0], "rows, to": safe[1]}
             cell |= {name: part[name].mean() for name in ("l1", "cost", "l0", "lof")}
-        lines.append(cell | {"s per row": float(np.mean(seconds[key]))})
+        lines.append(cell | {"s per row": told["seconds"].mean()})
     return pd.DataFrame(lines).rename(columns={"kind": "model"})
 
 
@@ -121,9 +125,8 @@ def _league(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     ratios = []
     for process, method in zip(means["process"], means["method"], strict=True):
         pairs = _paired(rows[rows["process"] == process], method)
-        by_cell = pairs.groupby(["table", "kind"])[["cost", "cost of ours"]].mean() if len(pairs) else None
-        ratio = np.nan if by_cell is None else float((by_cell["cost"] / by_cell["cost of ours"]).median())
-        ratios.append(ratio)
+        by_cell = pairs.groupby(["table", "kind"])[["cost", "cost of ours"]].mean()
+        ratios.append(float((by_cell["cost"] / by_cell["cost of ours"]).median()))
     return means.assign(**{"cost / ours": pd.Series(ratios)}).sort_values(
         ["process", "rows >= 95 %"], ascending=[True, False], kind="stable", ignore_index=True
     )

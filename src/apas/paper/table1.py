@@ -31,8 +31,8 @@ from apas.counterfactuals.sources.base import CandidateSource
 from apas.counterfactuals.sources.roar import Roar
 from apas.display.plots import save_figure
 from apas.errors import InputError
+from apas.metrics.api import delta_validity
 from apas.metrics.distance import l0, l1, lof
-from apas.metrics.validity import delta_validity
 from apas.models.feedforward import FeedForward
 from apas.paper import Results, make_table, new_figure, package_table, published
 from apas.paper.datasets import TABLES, files_of

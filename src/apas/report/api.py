@@ -331,9 +331,8 @@ def report_file(
 
 def _measured_words(later: Later | None) -> dict[str, str]:
     """The measured shift as the page names it; empty without one."""
-    if later is None or later.measured is None:
-        return {"figures_measured": "", "measured_words": "", "layer_words": ""}
-    measured = later.measured
+    if later is None or (measured := later.measured) is None:
+        return dict.fromkeys(("figures_measured", "measured_words", "layer_words"), "")
     layers = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
     return {
         "figures_measured": at_most(measured.delta),
@@ -348,11 +347,9 @@ def check_path(path: Any) -> Path:
         target = Path(path)
     except TypeError:
         raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
-    why = "it must end in .html" if target.suffix.lower() not in (".html", ".htm") else None
-    why = why or ("it is a folder" if target.is_dir() else None)
-    if why is None and not target.parent.is_dir():
-        why = f"there is no folder {str(target.parent)!r}"
-    if why is not None:
+    why = "" if target.suffix.lower() in (".html", ".htm") else "it must end in .html"
+    why = why or "it is a folder" * target.is_dir()
+    if why := why or f"there is no folder {str(target.parent)!r}" * (not target.parent.is_dir()):
         raise InputError(f"`path` must be a file that can be written, got {str(target)!r}: {why}.")
     return target
 

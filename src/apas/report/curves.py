@@ -1,8 +1,4 @@
-"""What the page draws anew: the share of valid shifts against their size, and the margins on shifted models.
-
-Everything comes from streams of its own, seeded by the caller or by the digest of the certificates, never from the
-draws that certified: the curves are a second look at the same question, not the first one shown twice.
-"""
+"""What the page draws anew, never from the draws that certified: shares of valid shifts, margins on shifted models."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,17 +24,13 @@ from apas.report.curves import Curves, Histograms
 from apas.report.subject import Later, Subject
 from apas.shifts.base import words_of
 
-_DISTANCE = {
-    np.inf: "each parameter changed by at most {}",
-    1.0: "the changes of all parameters add up to at most {}",
-    2.0: "the parameters moved by at most {} (Euclidean distance)",
-}
+_DISTANCE = {np.inf: "inf", 1.0: "one", 2.0: "two"}
 SPELLED = 4  # so many different claims are spelled out
 
 
 def own_file(name: str) -> str:
     """The text of a file of this package."""
-    return (files("apas.report") / name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 #: What the page says, by heading and name.
@@ -151,8 +147,8 @@ def measured_in_words(later: Later) -> str:
     """How far the model moved, without a full stop."""
     measured = later.measured
     assert measured is not None
-    said = _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})")
-    return said.format(at_most(measured.delta))
+    said: str = TEXTS["moved"][_DISTANCE.get(measured.p, "other")]
+    return said.format(at_most(measured.delta), measured.p)
 
 
 def capital(text: str) -> str:
@@ -296,7 +292,5 @@ def _seed(evidence: Any) -> str | None:
 
 def _list_seeds(name: str, seeds: set[Any]) -> list[tuple[str, str]]:
     texts = sorted(str(seed) for seed in seeds - {None})
-    if not texts:
-        return []
     more = f" and {len(texts) - SEEDS} more" if len(texts) > SEEDS else ""
-    return [(name, ", ".join(texts[:SEEDS]) + more)]
+    return [(name, ", ".join(texts[:SEEDS]) + more)] if texts else []

@@ -56,9 +56,8 @@ class PromiseEvaluator:
         **_: Any,
     ) -> Any:
         """Audit, log metrics and artifacts to the run, and return MLflow's `EvaluationResult`."""
-        mlflow = require("mlflow", feature="the gate for MLflow", extra="mlflow")
-        base = require("mlflow.models.evaluation.base", feature="the gate for MLflow", extra="mlflow")
-        artifacts = require("mlflow.models.evaluation.artifacts", feature="the gate for MLflow", extra="mlflow")
+        parts = ("mlflow", "mlflow.models.evaluation.base", "mlflow.models.evaluation.artifacts")
+        mlflow, base, artifacts = (require(part, feature="the gate for MLflow", extra="mlflow") for part in parts)
         config = dict(evaluator_config or {})
         for name in config:
             if name not in _OPTIONS:
@@ -68,7 +67,8 @@ class PromiseEvaluator:
         names = getattr(dataset, "feature_names", None)  # a function has no columns of its own
         new = candidate(model, config.pop("classes", None), config.pop("output", "class"), names)
         report, files = _audited(config, new)
-        metrics = audit_metrics(report)
+        metrics = {f"promises_{kind.name.lower()}": sum(row.outcome is kind for row in report) for kind in Outcome}
+        metrics |= {"promises_broken": int(report.broken.sum()), "promises_expired": report.expired or 0}
         client = mlflow.MlflowClient()
         kept = {}
         with tempfile.TemporaryDirectory() as folder:
@@ -82,12 +82,6 @@ class PromiseEvaluator:
         for name, value in metrics.items():
             client.log_metric(run_id, name, value)
         return base.EvaluationResult(metrics=metrics, artifacts=kept)
-
-
-def audit_metrics(report: AuditReport) -> dict[str, float]:
-    """How many promises were kept, broken or never made."""
-    counts = {f"promises_{kind.name.lower()}": sum(row.outcome is kind for row in report) for kind in Outcome}
-    return {**counts, "promises_broken": int(report.broken.sum()), "promises_expired": report.expired or 0}
 
 
 def candidate(model: Any, classes: Any, output: str, names: Sequence[str] | None = None) -> Any:
@@ -107,14 +101,9 @@ def candidate(model: Any, classes: Any, output: str, names: Sequence[str] | None
                 f"`model` is not of a kind that apas knows ({str(error).rstrip('.')}); "
                 'name its classes as "classes" in `evaluator_config`, so that its predictions are asked.'
             ) from None
-    predict = getattr(model, "predict", model)
-    return Predictor(predict, output=output, classes=classes, feature_names=_input_names(model) or names)
-
-
-def _input_names(model: Any) -> list[str] | None:
-    """The columns of the model's signature."""
-    schema = getattr(getattr(model, "metadata", None), "get_input_schema", lambda: None)()
-    return None if schema is None or not schema.has_input_names() else list(schema.input_names())
+    schema = getattr(getattr(model, "metadata", None), "get_input_schema", lambda: None)()  # of the model's signature
+    own = list(schema.input_names()) if schema is not None and schema.has_input_names() else names
+    return Predictor(getattr(model, "predict", model), output=output, classes=classes, feature_names=own)
 
 
 def _audited(config: dict[str, Any], new: Any) -> tuple[AuditReport, dict[str, Any]]:
@@ -122,10 +111,9 @@ def _audited(config: dict[str, Any], new: Any) -> tuple[AuditReport, dict[str, A
     promises = config.pop("promises")
     if not isinstance(promises, str | os.PathLike):
         raise InputError(f'"promises" in `evaluator_config` must be the name of a file, got {promises!r}.')
-    if isinstance(config.get("space"), str | os.PathLike):
-        config["space"] = FeatureSpace.from_toml(config["space"])
-    if isinstance(config.get("base"), str | os.PathLike):
-        config["base"] = read_model(config["base"], "`base`")
+    for name, read in (("space", FeatureSpace.from_toml), ("base", lambda path: read_model(path, "`base`"))):
+        if isinstance(config.get(name), str | os.PathLike):
+            config[name] = read(config[name])
     ledger = _is_ledger(promises)
     if ledger:
         with Ledger(promises, create=False) as opened:

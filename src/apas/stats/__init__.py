@@ -1,21 +1,25 @@
-"""Guarantee arithmetic: sample sizes, bounds and the spending of risk, as pure functions.
+"""Guarantee arithmetic: sample sizes and counts that decide, bounds that describe, and the spending of risk over tests.
 
-`sample_size`, `allowed_failures` and `refuting_failures` decide, exactly; `coverage_lower`, `coverage_upper`
-and `clopper_pearson` describe; the budgets, `spend` and `simultaneous` account for testing more than once. Functions
-that begin with `anytime_` are of the test that may stop, be looked at, and go on at any time.
+Functions that begin with `anytime_` are of the test that may stop, be looked at, and go on at any time.
 """
 
 from __future__ import annotations
 
+from apas.stats.binomial import (
+    allowed_failures,
+    clopper_pearson,
+    coverage_lower,
+    coverage_upper,
+    refuting_failures,
+    sample_size,
+)
 from apas.stats.multiplicity import Budget, FixedSequence, Geometric, Telescoping, Uniform, simultaneous, spend
-from apas.stats.proportions import clopper_pearson, coverage_lower, coverage_upper
 from apas.stats.sequential import (
     anytime_coverage_lower,
     anytime_coverage_upper,
     anytime_refuting_draw,
     anytime_sample_size,
 )
-from apas.stats.tolerance import allowed_failures, refuting_failures, sample_size
 
 __all__ = [
     "Budget",

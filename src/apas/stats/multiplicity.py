@@ -1,9 +1,8 @@
 """How one risk is spent over several tests.
 
-A search that tests until something passes returns a *selected* result; at confidence 0.999 each, 200 tries
-can make a false claim in 18 % of all searches. A budget says which part of the total risk each test may use,
-so that the claim that comes out holds at the confidence that was asked for. The cost is small: the sample size
-grows with the logarithm of the risk, 1379 draws for one test and 2436 for each of 200.
+A search that tests until something passes returns a *selected* result; at confidence 0.999 each, 200 tries can make a
+false claim in 18 % of all searches. A budget says which part of the total risk each test may use. The cost is small:
+the sample size grows with the logarithm of the risk, 1379 draws for one test and 2436 for each of 200.
 """
 
 from __future__ import annotations
@@ -28,13 +27,9 @@ class Budget(Protocol):
 class FixedSequence:
     """Every test at the full risk: in an order fixed in advance, and no further than the first failure.
 
-    A false claim needs the first false hypothesis of the order to pass its one test, so nothing is spent by
-    going on. All tests may share one sample.
-
-    Notes
-    -----
-    Void if the order depends on the draws, if a test is skipped or repeated, or if anything after the first
-    failure is claimed.
+    A false claim needs the first false hypothesis of the order to pass its one test, so nothing is spent by going on.
+    All tests may share one sample. Void if the order depends on the draws, if a test is skipped or repeated, or if
+    anything after the first failure is claimed.
 
     Examples
     --------
@@ -50,17 +45,10 @@ class FixedSequence:
 
 @dataclass(frozen=True)
 class Uniform:
-    """The same part of the risk for each of at most `tests` tests.
+    """The same part of the risk for each of at most `tests` tests, a number fixed in advance.
 
-    Parameters
-    ----------
-    tests : int
-        The largest number of tests, fixed in advance.
-
-    Notes
-    -----
-    Void if a test is run beyond that number (which is refused), or if its hypothesis was chosen with the
-    draws that test it: use fresh draws for each test, or a list of hypotheses fixed in advance.
+    Void if a test is run beyond that number (which is refused), or if its hypothesis was chosen with the draws that
+    test it: use fresh draws for each test, or a list of hypotheses fixed in advance.
 
     Examples
     --------
@@ -86,19 +74,10 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Geometric:
-    """Shares that fall by a constant ratio: ``(1 - ratio) * ratio**(test - 1)``.
+    """Shares that fall by a constant ratio, strictly between 0 and 1: ``(1 - ratio) * ratio**(test - 1)``.
 
-    Spends most on the first tests. With ratio 1/2, 20,000 draws at coverage 0.995 and confidence 0.999 cannot
-    pass any test from number 135 on.
-
-    Parameters
-    ----------
-    ratio : float or Fraction, default Fraction(1, 2)
-        Strictly between 0 and 1.
-
-    Notes
-    -----
-    Void if a test's draws were used before, in a test or in the choice of what is tested.
+    Spends most on the first tests. With ratio 1/2, 20,000 draws at coverage 0.995 and confidence 0.999 cannot pass any
+    test from number 135 on. Void if a test's draws were used before, in a test or in the choice of what is tested.
 
     Examples
     --------
@@ -122,10 +101,8 @@ class Geometric:
 class Telescoping:
     """Shares ``1 / (test * (test + 1))``, which add up to 1 and never starve a late test.
 
-    Notes
-    -----
-    Void if a test's draws were used before, in a test or in the choice of what is tested. The hypotheses may
-    depend on everything that happened before.
+    The hypotheses may depend on everything that happened before. Void if a test's draws were used before, in a test or
+    in the choice of what is tested.
 
     Examples
     --------
@@ -140,7 +117,9 @@ class Telescoping:
 
 
 def spend(confidence: Number, budget: Budget, test: SupportsIndex) -> Fraction:
-    """Return the confidence at which one test of several has to run.
+    """Return the confidence at which one test of several has to run: ``1 - (1 - confidence) * share``, exactly.
+
+    Pass it on as it is, a float may round it to 1. Void if a test that was run is not counted, and as the budget says.
 
     Parameters
     ----------
@@ -150,15 +129,6 @@ def spend(confidence: Number, budget: Budget, test: SupportsIndex) -> Fraction:
         How the risk is divided.
     test : int
         Number of the test, from 1, counting every test that was run.
-
-    Returns
-    -------
-    Fraction
-        ``1 - (1 - confidence) * share``, exactly; pass it on as it is, a float may round it to 1.
-
-    Notes
-    -----
-    Void if a test that was run is not counted, and as the budget says.
 
     Examples
     --------
@@ -178,23 +148,16 @@ def spend(confidence: Number, budget: Budget, test: SupportsIndex) -> Fraction:
 
 
 def simultaneous(confidence: Number, rows: SupportsIndex) -> Fraction:
-    """Return the confidence of each row at which all rows hold together (Bonferroni).
+    """Return the confidence of each row at which all rows hold together (Bonferroni), exactly.
+
+    Rows may share their draws.
 
     Parameters
     ----------
     confidence : float, Fraction or Decimal
         Confidence that no row's claim is false, strictly between 0 and 1.
     rows : int
-        Rows that were asked for, not those that passed.
-
-    Returns
-    -------
-    Fraction
-        ``1 - (1 - confidence) / rows``, exactly.
-
-    Notes
-    -----
-    Rows may share their draws. Void if `rows` leaves out rows that were tested and then dropped.
+        Rows that were asked for, not those that passed: void if rows are left out that were tested and then dropped.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import SupportsIndex
 
 import numpy as np
@@ -48,17 +48,19 @@ class Mixture:
     prior: tuple[tuple[Fraction, Fraction], ...]
     q: Fraction
     risk: Fraction
-    _logs: tuple[tuple[float, float, float], ...] = field(init=False, repr=False, compare=False)
-    _level: float = field(init=False, repr=False, compare=False)
     _known: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        # per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it
+    @cached_property
+    def _logs(self) -> tuple[tuple[float, float, float], ...]:
+        """Per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it."""
         logs = ((math.log(w), math.log(g) if g else -math.inf, -_log1p((g - 1) * self.q)) for g, w in self.prior)
-        object.__setattr__(self, "_logs", tuple(logs))
+        return tuple(logs)
+
+    @cached_property
+    def _level(self) -> float:
         # by a power of two near it, as a risk may be too small for a float, and logarithms of long integers too large
         bits = self.risk.denominator.bit_length() - self.risk.numerator.bit_length()
-        object.__setattr__(self, "_level", bits * math.log(2) - math.log(self.risk * 2**bits))
+        return bits * math.log(2) - math.log(self.risk * 2**bits)
 
     def crosses(self, n: int, k: int) -> bool:
         """Whether the mixture is at least 1 / risk with k failures among n draws, decided without rounding."""
@@ -206,21 +208,14 @@ def boundary(coverage: Number, confidence: Number) -> Boundary:
 
 
 def anytime_sample_size(failures: SupportsIndex = 0, *, coverage: Number, confidence: Number) -> int:
-    """Return after how many draws so few failures certify in the anytime test.
+    """Return after how many draws so few failures certify in the anytime test: N_k, the least n for k failures.
 
     Parameters
     ----------
     failures : int, default 0
         How many of the draws failed.
-    coverage : float, Fraction or Decimal
-        Share of the set that must be valid, strictly between 0 and 1.
-    confidence : float, Fraction or Decimal
-        Strictly between 0 and 1.
-
-    Returns
-    -------
-    int
-        N_k, the least n at which k failures certify.
+    coverage, confidence : float, Fraction or Decimal
+        Share of the set that must be valid, and confidence that it is, strictly between 0 and 1.
 
     Notes
     -----
@@ -245,20 +240,9 @@ def anytime_sample_size(failures: SupportsIndex = 0, *, coverage: Number, confid
 
 
 def anytime_refuting_draw(failures: SupportsIndex, *, coverage: Number, confidence: Number) -> int:
-    """Return the last draw at which failure number `failures` refutes in the anytime test.
+    """Return the last draw at which failure number `failures`, from 1, refutes in the anytime test; 0 if it never does.
 
-    Parameters
-    ----------
-    failures : int
-        Number of the failure, from 1.
-    coverage, confidence : float, Fraction or Decimal
-        As in `anytime_sample_size`.
-
-    Returns
-    -------
-    int
-        L_r: if failure number r comes by this draw, less than `coverage` is valid, with that confidence. 0 if failure
-        number r never refutes.
+    If that failure comes by this draw, L_r, less than `coverage` is valid, with that confidence.
 
     Examples
     --------
@@ -272,22 +256,16 @@ def anytime_refuting_draw(failures: SupportsIndex, *, coverage: Number, confiden
 def anytime_coverage_lower(draws: SupportsIndex, failures: SupportsIndex, *, confidence: Number) -> float:
     """Return a lower confidence bound on the share of valid draws that holds at every number of draws.
 
+    With probability `confidence` it is at most the true share after every one of the draws, so that also a run that
+    stopped because of what it saw has it. It is 0 where nothing is known. ``anytime_coverage_lower(n, k) >= R`` goes
+    with ``n >= anytime_sample_size(k, coverage=R)``, at the same confidence.
+
     Parameters
     ----------
     draws, failures : int
         Draws that were counted so far, and how many of them failed.
     confidence : float, Fraction or Decimal
         Of all the bounds of a run together, strictly between 0 and 1.
-
-    Returns
-    -------
-    float
-        The bound: with probability `confidence` it is at most the true share after every one of the draws, so that
-        also a run that stopped because of what it saw has it. 0 where nothing is known.
-
-    Notes
-    -----
-    ``anytime_coverage_lower(n, k) >= R`` goes with ``n >= anytime_sample_size(k, coverage=R)``, at the same confidence.
 
     Examples
     --------
@@ -299,17 +277,9 @@ def anytime_coverage_lower(draws: SupportsIndex, failures: SupportsIndex, *, con
 
 
 def anytime_coverage_upper(draws: SupportsIndex, failures: SupportsIndex, *, confidence: Number) -> float:
-    """Return an upper confidence bound on the share of valid draws that holds at every number of draws.
+    """Return an upper confidence bound on the share of valid draws, as `anytime_coverage_lower` does a lower one.
 
-    Parameters
-    ----------
-    draws, failures, confidence
-        As in `anytime_coverage_lower`.
-
-    Returns
-    -------
-    float
-        At least the true share after every one of the draws, with that probability; 1 where nothing is known.
+    It is 1 where nothing is known.
 
     Examples
     --------

@@ -53,8 +53,7 @@ from apas.stats import (
     refuting_failures,
     sample_size,
 )
-from apas.stats.binomial import Number
-from apas.stats.proportions import coverage_bounds
+from apas.stats.binomial import Number, coverage_bounds
 from apas.stats.sequential import ANYTIME, Boundary, boundary
 
 if TYPE_CHECKING:

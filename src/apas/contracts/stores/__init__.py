@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apas.contracts.stores.postgres import PostgresStore
+    from apas.contracts.stores.sqlite import SqliteStore
 
 #: Tables of a ledger; databases differ in `{key}`, a number that counts itself, and `{number}`.
 PROMISES = """CREATE TABLE promises (
@@ -27,24 +29,7 @@ VERSION = 2
 PATIENCE = 60.0  # seconds to wait for other writers
 
 
-class LedgerStore(Protocol):
-    """An open database with the tables of a ledger."""
-
-    @property
-    def name(self) -> str:
-        """What people are told it is called; no password is in it."""
-
-    def execute(self, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Names of the columns and rows of a query, in which a question mark stands for each value."""
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """All of what is in it is written, or nothing; other writers wait."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-
-def open_store(place: str | os.PathLike[str], *, create: bool) -> LedgerStore:
+def open_store(place: str | os.PathLike[str], *, create: bool) -> SqliteStore | PostgresStore:
     """The database that a name means: an address that begins with ``postgresql://``, or a file."""
     if isinstance(place, str) and place.partition("://")[0] in ("postgresql", "postgres") and "://" in place:
         from apas.contracts.stores.postgres import PostgresStore

@@ -35,25 +35,21 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool) -> None:
         try:
-            self.path = file = Path(path)
+            self.path = Path(path)
+            self.name = str(self.path)
         except TypeError:
             raise InputError(f"`path` of a ledger must be the name of a file, got {type(path).__name__}.") from None
-        if not file.exists() and not create:
-            raise InputError(f"{file} does not exist; `apas ledger add` makes a ledger.")
-        if file.is_dir() or not file.parent.is_dir():
-            raise InputError(f"`path` of a ledger must be a file in a folder that exists, got {str(file)!r}.")
+        if not self.path.exists() and not create:
+            raise InputError(f"{self.path} does not exist; `apas ledger add` makes a ledger.")
+        if self.path.is_dir() or not self.path.parent.is_dir():
+            raise InputError(f"`path` of a ledger must be a file in a folder that exists, got {str(self.path)!r}.")
         with self._readable_errors():
-            self.connection = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)
+            self.connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             try:
                 self._prepare(create)
             except BaseException:
                 self.connection.close()
                 raise
-
-    @property
-    def name(self) -> str:
-        """The file."""
-        return str(self.path)
 
     def close(self) -> None:
         """Close the file."""

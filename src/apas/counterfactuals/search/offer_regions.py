@@ -71,15 +71,12 @@ class OfferRegion:
         check_flag(beyond, "beyond")
         return cls(space, told, beyond) if beyond or any(told.values()) else None
 
-    def row_regions(self, points: Any, inputs: Any, names: tuple[str, ...]) -> tuple[RowRegion, ...]:
-        """The region of each row, both in the user's units."""
-        spans = {name: value for name, value in self.tolerance.items() if value > 0}
-        return Region(spans, beyond=self.beyond, space=self.space).rows(points, names, inputs)
-
     def ask(self, question: Question, inputs: Floats, entropy: int) -> Question:
         """The question about rows made from inputs, as one about their regions."""
         names = names_of(question.model, question.points)
-        regions = self.row_regions(question.points, self.space.table(inputs), names)
+        spans = {name: value for name, value in self.tolerance.items() if value > 0}
+        region = Region(spans, beyond=self.beyond, space=self.space)
+        regions = region.rows(question.points, names, self.space.table(inputs))
         asked = tuple(AskedRegion(r, one_row(question.points, i)) for i, r in enumerate(regions))
         question = replace(question, regions=asked)
         check_regions(question)
@@ -129,15 +126,17 @@ class OfferRegion:
     def margins(self, models: SideBySide, points: Floats, target: Any, origin: Floats) -> Floats:
         """Least margins over the regions of points, as far as a search needs to know them, shape (models, points)."""
         low, high, further = self.ends(points, origin)
-        if not isinstance(models, StackedNetworks):
-            return self._at_corners(models, points, target, low, high)
+        if not isinstance(models, StackedNetworks):  # no bounds: a few rows of each region
+            signs = np.random.default_rng(0).integers(0, 2, (6, points.shape[1])).astype(bool)
+            rows = [points, low, high, *(np.where(sign, low, high) for sign in signs)]
+            return np.asarray(np.minimum.reduce([models.margins(part, target) for part in rows]))
         wanted = int(class_indices(models.stack.net.classes, target, 1)[0])
         found = []
         for point, a, b, far in zip(points, low, high, further, strict=True):
             moving = np.flatnonzero(b > a)
-            rows = np.vstack([np.where(b > a, a, point), np.tile(np.where(b > a, a, point), (len(moving), 1))])
-            rows[np.arange(1, len(rows)), moving] = b[moving]
-            encoded = models.encoded(rows)
+            corners = np.tile(np.where(b > a, a, point), (1 + len(moving), 1))
+            corners[np.arange(1, len(corners)), moving] = b[moving]
+            encoded = models.encoded(corners)
             box = AffineBox(encoded[0], encoded[1:] - encoded[0], np.zeros(len(moving)))
             parts = np.where(far[moving], PARTS.get(int(far.sum()), 1), 1)
             if len(models.stack) <= 2 * CLOSELY:
@@ -149,20 +148,12 @@ class OfferRegion:
             found.append(seen)
         return np.stack(found, axis=1) if found else np.empty((len(models.stack), 0))
 
-    def _at_corners(self, models: SideBySide, points: Floats, target: Any, low: Floats, high: Floats) -> Floats:
-        """The least margin of a few rows of each region, where there are no bounds."""
-        signs = np.random.default_rng(0).integers(0, 2, (6, points.shape[1])).astype(bool)
-        rows = [points, low, high, *(np.where(sign, low, high) for sign in signs)]
-        return np.asarray(np.minimum.reduce([models.margins(part, target) for part in rows]))
-
 
 def _least(networks: DrawnNetworks, parts: Any, wanted: int) -> Floats:
     """Linear bounds over a box that is cut into so many parts along each coordinate."""
     draws = np.arange(len(networks.lines))
     least = np.full(len(draws), np.inf)
     for place in itertools.product(*(range(n) for n in parts)):
-        low = np.array([i / n for i, n in zip(place, parts, strict=True)], dtype=float)
-        high = np.array([(i + 1) / n for i, n in zip(place, parts, strict=True)], dtype=float)
-        a, b = (np.broadcast_to(end, (len(draws), len(parts))) for end in (low, high))
+        a, b = (np.tile((np.array(place, dtype=float) + end) / np.asarray(parts), (len(draws), 1)) for end in (0, 1))
         least = np.minimum(least, networks.bounds(draws, a, b, wanted)[0])
     return np.asarray(np.nan_to_num(least, nan=-np.inf))

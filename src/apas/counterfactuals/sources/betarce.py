@@ -11,40 +11,23 @@ import numpy as np
 
 from apas._random import Stream, standard_normals
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import SmoothProblem, usable
-from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.criteria import RefitMargins, nearest_row, needs_known_rows
+from apas.counterfactuals.sources.base import Candidate, Search
+from apas.counterfactuals.sources.criteria import PublishedSource, RefitMargins, nearest_row
 from apas.errors import InputError
 
 WITHIN = 1.0  # the largest sphere, in units of the ranges of all coordinates
 
 
 @dataclass(frozen=True, kw_only=True)
-class BetaRce:
+class BetaRce(PublishedSource):
     """From the nearest row of the class, growing spheres until a row is accepted by nearly all of some refits.
 
-    A row passes if its share of accepting models is at least `robustness` with posterior probability `confidence`; the
-    posterior is ``Beta(0.5 + accepted, 0.5 + refused)``. Rows are drawn in spherical shells around the nearest one; of
-    the first shell in which some pass the nearest to its centre is offered.
-
-    Parameters
-    ----------
-    refits : sequence of models
-        Drawn from the change that the row is to survive; `space.bind` must take each.
-    robustness : float, default 0.9
-        The paper's delta.
-    confidence : float, default 0.9
-        The paper's alpha.
-    models : int, default 32
-        How many of the refits are asked, the first ones: the paper's k.
-    samples, shells : int, default 100
-        Rows per shell, and shells.
-
-    Notes
-    -----
-    All rows are tested on the same refits, and one that passes is picked: the posterior is not that of a row that was
-    chosen for it.
+    A row passes if its share of accepting models is at least `robustness` (the paper's delta) with posterior
+    probability `confidence` (its alpha); the posterior is ``Beta(0.5 + accepted, 0.5 + refused)`` over the first
+    `models` of the `refits` (its k). Rows are drawn in so many spherical `shells` around the nearest one, `samples` in
+    each; of the first in which some pass the nearest to the centre is offered. All are tested on the same refits, so
+    that the posterior is not that of a row which was chosen for it.
 
     References
     ----------
@@ -54,10 +37,9 @@ class BetaRce:
     Examples
     --------
     >>> import apas
-    >>> biases = np.linspace(-1.2, -0.8, 32)
-    >>> nets = [apas.FeedForward([[[1.0], [1.0]]], [[b]], feature_names=("a", "b")) for b in biases]
-    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in ("a", "b")])
-    >>> base = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("a", "b"))
+    >>> names, biases = ("a", "b"), [-1.0, *np.linspace(-1.2, -0.8, 32)]
+    >>> base, *nets = (apas.FeedForward([[[1.0], [1.0]]], [[b]], feature_names=names) for b in biases)
+    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in names])
     >>> told = {"space": space, "background": [[1.0, 1.0]], "source": BetaRce(refits=nets), "rng": 0}
     >>> bool(apas.generate(base, [[0.2, 0.3]], 0, **told).numbers.sum() >= 1.1)
     True
@@ -69,14 +51,11 @@ class BetaRce:
     models: int = 32
     samples: int = 100
     shells: int = 100
-    ordered: ClassVar[bool] = True
     knob: ClassVar[tuple[str, tuple[float, ...]]] = ("robustness", (0.7, 0.8, 0.9))
+    limits: ClassVar[Any] = {name: {"above": 0.0, "most": 1.0} for name in ("robustness", "confidence")}
 
     def __post_init__(self) -> None:
-        for name in ("robustness", "confidence"):
-            check_number(getattr(self, name), name, "BetaRce", above=0.0, most=1.0)
-        for name in ("models", "samples", "shells"):
-            check_integer(getattr(self, name), name, "BetaRce", least=1)
+        super().__post_init__()
         if self.least_accepted() is None:
             raise InputError(
                 f"`models` of BetaRce must be enough for robustness {self.robustness} at confidence {self.confidence}, "
@@ -91,10 +70,6 @@ class BetaRce:
         accepted = np.arange(count + 1)
         enough = beta.ppf(1 - self.confidence, 0.5 + accepted, 0.5 + count - accepted) >= self.robustness
         return int(np.flatnonzero(enough)[0]) if enough.any() else None
-
-    def unsupported(self, task: Task) -> str | None:
-        """None if there are known rows, else the error a user reads."""
-        return needs_known_rows(task, "BetaRce")
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """The nearest row itself if it passes, else that of the first shell in which one does."""

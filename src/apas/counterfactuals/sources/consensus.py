@@ -16,17 +16,7 @@ class Consensus:
     """The cheapest row of the class on all models at once: what an ensemble agrees on.
 
     With no models but the explained one it is the nearest row. Models without derivatives, such as trees, are searched
-    on a grid, as by `RobustOptimum`.
-
-    Parameters
-    ----------
-    refits : sequence of models
-        All of which must accept.
-
-    Notes
-    -----
-    That m models accept a row which was searched on them shows nothing about others: to be certified, a row must be
-    tested on models that the search has not seen.
+    on a grid, as by `RobustOptimum`. That all accept a row which was searched on them shows nothing about others.
 
     Examples
     --------

@@ -1,19 +1,19 @@
 """Rows for which a score is at least 0: the nearest known ones, and the cheapest; published methods differ in it.
 
-A score takes the place of the shifted models of a search, so that every method has the same optimiser: known rows
-nearest first, the way back to the input, and then linear steps (`cheapest_near`).
+A score takes the place of the shifted models of a search, so that every method has the same optimiser.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._typing import Floats
+from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.observed_split import models_together
 from apas.counterfactuals.search.refit_search import refit_path
 from apas.counterfactuals.sources.base import Search, Task
@@ -25,6 +25,33 @@ from apas.worst_case.intervals import least_margins
 
 AT_ONCE, MOST = 64, 4096  # known rows whose scores are asked for together, and how many of them at most
 WAY = np.linspace(0.05, 1.0, 20)  # how far from the input to a known row others are looked at
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedSource:
+    """What published methods that start from known rows have in common."""
+
+    ordered: ClassVar[bool] = True
+    limits: ClassVar[Mapping[str, Mapping[str, float]]] = {}  # of numbers that may not be all from 0 on
+    dense: ClassVar[bool] = False  # whether it moves the parameters of a dense network
+
+    def __post_init__(self) -> None:
+        for name, usual in ((field.name, field.default) for field in fields(self)):
+            if type(usual) is int:
+                check_integer(getattr(self, name), name, type(self).__name__, least=1)
+            elif type(usual) is float:
+                limits: Any = self.limits.get(name, {"least": 0.0})
+                check_number(getattr(self, name), name, type(self).__name__, **limits)
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if there are known rows, and layers to move if need be, else the error a user reads."""
+        name = type(self).__name__
+        if task.background is None or not len(task.background):
+            return f"{name} starts from known rows; pass some, such as the training table, as `background`."
+        if self.dense and not offers(task.model, Dense):
+            which = f"a dense network, which {task.model!r} does not have; use another source."
+            return f"{name} moves the parameters of {which}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -118,14 +145,3 @@ def worst_margins(task: Task, columns: Floats, target: Any, delta: float) -> Flo
     wanted, radii = class_indices(net.classes, target, len(columns)), np.ones(len(net.parameters))
     bounds, errors = least_margins(net, columns, wanted, radii, np.full(len(columns), float(delta)))
     return np.asarray(bounds - errors)
-
-
-def needs_known_rows(task: Task, name: str, *, dense: bool = False) -> str | None:
-    """None if there are known rows, and with `dense` layers to move, else the error a user reads."""
-    if task.background is None or not len(task.background):
-        return f"{name} starts from known rows; pass some, such as the training table, as `background`."
-    if dense and not offers(task.model, Dense):
-        return (
-            f"{name} moves the parameters of a dense network, which {task.model!r} does not have; use another source."
-        )
-    return None

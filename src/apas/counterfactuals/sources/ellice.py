@@ -9,31 +9,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._typing import Floats
-from apas._validation import check_number
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.criteria import Criterion, cheapest_passing, needs_known_rows
+from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, cheapest_passing
 from apas.models.base import Dense
 from apas.shifts.fit_problem import last_layer_rows, slope
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ellice:
+class Ellice(PublishedSource):
     """The cheapest row whose margin stays at least 0 while the last layer loses at most `epsilon` of mean log loss.
 
-    Near its minimum the loss is a quadratic form of the last layer, with the Hessian H of the background rows. So the
-    models that lose at most epsilon are an ellipsoid, and the least margin among them is in closed form: the margin
-    minus ``sqrt(2 epsilon h' H^-1 h)``, where h is what enters the last layer, with a 1 for its bias.
-
-    Parameters
-    ----------
-    epsilon : float, default 0.01
-        By how much the mean log loss may rise.
-    ridge : float, default 1e-3
-        Added to the diagonal of the Hessian, so that it can be inverted.
-
-    Notes
-    -----
-    The background must be the rows that the model was fitted to, for H to be its Hessian.
+    Near its minimum the loss is a quadratic form of the last layer, with the Hessian H of the background rows, to the
+    diagonal of which `ridge` is added. So the models that lose at most epsilon are an ellipsoid, and the least margin
+    among them is in closed form: the margin minus ``sqrt(2 epsilon h' H^-1 h)``, where h is what enters the last layer,
+    with a 1 for its bias. The background must be the rows that the model was fitted to.
 
     References
     ----------
@@ -53,16 +42,12 @@ class Ellice:
 
     epsilon: float = 0.01
     ridge: float = 1e-3
-    ordered: ClassVar[bool] = True
     knob: ClassVar[tuple[str, tuple[float, ...]]] = ("epsilon", (0.003, 0.01, 0.03))
-
-    def __post_init__(self) -> None:
-        check_number(self.epsilon, "epsilon", "Ellice", least=0.0)
-        check_number(self.ridge, "ridge", "Ellice", least=0.0)
+    dense: ClassVar[bool] = True
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are known rows and a dense network with one output, else the error a user reads."""
-        wrong = needs_known_rows(task, "Ellice", dense=True)
+        wrong = super().unsupported(task)
         if wrong is None and isinstance(task.model, Dense) and task.model.as_feedforward().weights[-1].shape[1] != 1:
             return "Ellice needs a network with one output, got one per class; use another source."
         return wrong
@@ -71,18 +56,15 @@ class Ellice:
         """The cheapest row that was found."""
         task = search.task
         net, root = task.once(("ellice", self), lambda: _ellipsoid(task, self.ridge))
-        own = cheapest_passing(
-            search, Criterion(lambda points: least_in_ellipsoid(search, net, root, self.epsilon, points))
-        )
+
+        def least_margins(points: Floats) -> Floats:
+            columns = task.encoded(points)
+            lost = np.linalg.norm(np.linalg.solve(root, last_layer_rows(net, columns).T), axis=0)
+            return np.asarray(task.model.margin(columns, search.target) - np.sqrt(2 * self.epsilon) * lost)
+
+        own = cheapest_passing(search, Criterion(least_margins))
         if own is not None:
             yield Candidate(own)
-
-
-def least_in_ellipsoid(search: Search, net: Any, root: Floats, epsilon: float, points: Floats) -> Floats:
-    """The least margin of rows over the ellipsoid of last layers."""
-    columns = search.task.encoded(points)
-    lost = np.linalg.norm(np.linalg.solve(root, last_layer_rows(net, columns).T), axis=0)
-    return np.asarray(search.task.model.margin(columns, search.target) - np.sqrt(2 * epsilon) * lost)
 
 
 def _ellipsoid(task: Task, ridge: float) -> tuple[Any, Floats]:

@@ -1,9 +1,9 @@
 """`Proplace`: the nearest robust row in the convex hull of robust neighbours.
 
 The published method alternates a mixed-integer program over the hull with the worst shift of its solution. Here the
-worst case of a row is known in closed form, so that its derivatives along the edges of the hull are too: each step is a
-linear program over the weights of the neighbours, in a trust region, from a neighbour that is robust. Where the worst
-case is concave in the row, as that of a linear model, the end is the optimum; of a network it is a local one.
+worst case of a row is known in closed form, and with it its derivatives along the edges of the hull: each step is a
+linear program over the weights of the neighbours, in a trust region. Where the worst case is concave in the row, as
+that of a linear model, the end is the optimum; of a network it is a local one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import SmoothProblem
-from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.criteria import Criterion, needs_known_rows, passing_rows, worst_margins
+from apas.counterfactuals.sources.base import Candidate, Search
+from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, passing_rows, worst_margins
 from apas.counterfactuals.sources.rnce import robust_in_box
 
 STEP = 1e-5  # a derivative is a difference over this part of the way to a vertex
@@ -28,22 +27,12 @@ BACK = np.linspace(0.0, 1.0, 21)  # ways from the optimum to the nearest neighbo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proplace:
+class Proplace(PublishedSource):
     """The cheapest row between the nearest robust neighbours that keeps the class under every shift of the parameters.
 
-    Parameters
-    ----------
-    delta : float, default 0.005
-        How far every weight and bias may move; the default of the authors' library.
-    neighbours : int, default 10
-        The paper's k: robust known rows whose convex hull is searched.
-    steps : int, default 30
-        Linear programs per row, at most.
-
-    Notes
-    -----
-    Steps, levels and categories are mixtures on the way. The row that is offered is an allowed one, which is robust
-    itself: it goes back towards the nearest neighbour until it is.
+    `delta` is how far every weight and bias may move, by default that of the authors' library; `neighbours`, the
+    paper's k, are robust known rows whose convex hull is searched, by at most so many linear programs as `steps`.
+    Levels and categories are mixtures on the way. The row that is offered is an allowed one, which is robust itself.
 
     References
     ----------
@@ -55,8 +44,8 @@ class Proplace:
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> known = [[1.0, 0.5], [0.2, 1.8], [1.8, 0.3]]
-    >>> found = apas.generate(net, [[0.2, 0.3]], 0, space=space, background=known, source=Proplace(delta=0.1))
+    >>> known, source = [[1.0, 0.5], [0.2, 1.8], [1.8, 0.3]], Proplace(delta=0.1)
+    >>> found = apas.generate(net, [[0.2, 0.3]], 0, space=space, background=known, source=source)
     >>> found.numbers.round(3).tolist()
     [[1.0, 0.5]]
     """
@@ -64,17 +53,8 @@ class Proplace:
     delta: float = 0.005
     neighbours: int = 10
     steps: int = 30
-    ordered: ClassVar[bool] = True
     knob: ClassVar[tuple[str, tuple[float, ...]]] = ("delta", (0.005, 0.02, 0.1))
-
-    def __post_init__(self) -> None:
-        check_number(self.delta, "delta", "Proplace", least=0.0)
-        for name in ("neighbours", "steps"):
-            check_integer(getattr(self, name), name, "Proplace", least=1)
-
-    def unsupported(self, task: Task) -> str | None:
-        """None if there are known rows and a dense network, else the error a user reads."""
-        return needs_known_rows(task, "Proplace", dense=True)
+    dense: ClassVar[bool] = True
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """The row of the hull; then the robust neighbours."""

@@ -10,37 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._random import Stream, unit_ball
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import SmoothProblem, on_simplex, usable
-from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.criteria import Criterion, draw_back, needs_known_rows, passing_rows
+from apas.counterfactuals.sources.base import Candidate, Search
+from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, draw_back, passing_rows
 
 FINE, ANGLES = 400, 61  # distances of the grid, and angles and radii of the quarter disc in which Gaussians move
 TINY = 1e-6  # keeps the root of what is left of the Wasserstein distance away from 0, as published
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rbr:
+class Rbr(PublishedSource):
     """Rows whose posterior odds of refusal are least, within an l1 ball around the input.
 
-    Parameters
-    ----------
-    epsilon : float, default 1.0
-        How far each Gaussian may move, in Wasserstein distance; the authors' program varies it from 0 to 1.
-    extra : float, default 0.2
-        The paper's delta_plus: how much larger the ball is than the l1 distance of the boundary.
-    samples, radius : int and float, default 200 and 0.2
-        Points around the boundary that the model labels, and how far they lie, in units of the ranges.
-    sigma : float, default 1.0
-        Width of the Gaussians.
-    steps : int, default 500
-        Of the descent; each goes by 1 / sqrt(1000) of the gradient, as published.
+    `epsilon` is how far each Gaussian, of width `sigma`, may move in Wasserstein distance; the authors' program varies
+    it from 0 to 1. `extra`, the paper's delta_plus, is how much larger the ball is than the l1 distance of the
+    boundary. So many `samples` within a `radius` of the boundary, in units of the ranges, are labelled by the model.
+    There are at most so many `steps`, each by 1 / sqrt(1000) of the gradient, as published.
 
     References
     ----------
@@ -62,20 +53,8 @@ class Rbr:
     radius: float = 0.2
     sigma: float = 1.0
     steps: int = 500
-    ordered: ClassVar[bool] = True
     knob: ClassVar[tuple[str, tuple[float, ...]]] = ("epsilon", (0.0, 0.5, 1.0))
-
-    def __post_init__(self) -> None:
-        for name in ("radius", "sigma"):
-            check_number(getattr(self, name), name, "Rbr", above=0.0)
-        for name in ("epsilon", "extra"):
-            check_number(getattr(self, name), name, "Rbr", least=0.0)
-        for name in ("samples", "steps"):
-            check_integer(getattr(self, name), name, "Rbr", least=1)
-
-    def unsupported(self, task: Task) -> str | None:
-        """None if there are known rows, else the error a user reads."""
-        return needs_known_rows(task, "Rbr")
+    limits: ClassVar[Any] = {"radius": {"above": 0.0}, "sigma": {"above": 0.0}}
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """The end of the descent; the boundary, where it starts, if that is not of the class."""

@@ -6,23 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from apas._validation import check_flag, check_number
-from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.criteria import Criterion, draw_back, needs_known_rows, passing_rows, worst_margins
+from apas._validation import check_flag
+from apas.counterfactuals.sources.base import Candidate, Search
+from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, draw_back, passing_rows, worst_margins
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rnce:
+class Rnce(PublishedSource):
     """Known rows that keep the class under every shift of all parameters by at most `delta`, the nearest first.
 
-    The worst case is a closed form for networks with at most one hidden layer, and a lower bound beyond that.
-
-    Parameters
-    ----------
-    delta : float, default 0.005
-        How far every weight and bias may move; the default of the authors' library.
-    line_search : bool, default True
-        Draw the row back towards the input, in 20 steps, as long as it keeps the class: the paper's "optimal".
+    The worst case is a closed form for networks with at most one hidden layer, and a lower bound beyond that. With
+    `line_search`, the paper's "optimal", a row is drawn back towards the input, in 20 steps, as long as it keeps the
+    class. Delta is by default that of the authors' library.
 
     References
     ----------
@@ -34,24 +29,19 @@ class Rnce:
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> known = [[0.5, 0.6], [1.0, 0.5], [2.0, 2.0]]
-    >>> source = Rnce(delta=0.1, line_search=False)
+    >>> known, source = [[0.5, 0.6], [1.0, 0.5], [2.0, 2.0]], Rnce(delta=0.1, line_search=False)
     >>> apas.generate(net, [[0.2, 0.3]], 0, space=space, background=known, source=source).numbers.tolist()
     [[1.0, 0.5]]
     """
 
     delta: float = 0.005
     line_search: bool = True
-    ordered: ClassVar[bool] = True
     knob: ClassVar[tuple[str, tuple[float, ...]]] = ("delta", (0.005, 0.02, 0.1))
+    dense: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number(self.delta, "delta", "Rnce", least=0.0)
+        super().__post_init__()
         check_flag(self.line_search, "line_search")
-
-    def unsupported(self, task: Task) -> str | None:
-        """None if there are known rows and a dense network, else the error a user reads."""
-        return needs_known_rows(task, "Rnce", dense=True)
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Robust known rows, each drawn back."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.counterfactuals.search.refit_search import refit_path
-from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.criteria import Criterion, RefitMargins, cheapest_passing, needs_known_rows
+from apas.counterfactuals.sources.base import Candidate, Search
+from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, RefitMargins, cheapest_passing
 from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
@@ -23,7 +23,7 @@ HALVINGS = 3  # how often the way from the last rung that was reached to the nex
 
 
 @dataclass(frozen=True)
-class SpreadPath:
+class SpreadPath(PublishedSource):
     """The cheapest rows with ``mean - k sd >= 0`` over the refits of the search, as one path of falling k.
 
     How far the mean of the margins lies above 0, in standard deviations, ranks rows by how many further refits accept
@@ -42,12 +42,7 @@ class SpreadPath:
     (True, True)
     """
 
-    ordered: ClassVar[bool] = True
     one_path: ClassVar[bool] = True
-
-    def unsupported(self, task: Task) -> str | None:
-        """None if there are known rows, else the error a user reads."""
-        return needs_known_rows(task, "SpreadPath")
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """The path."""

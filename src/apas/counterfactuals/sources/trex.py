@@ -1,8 +1,7 @@
 """`TRex`: rows around which the model is confident, by the stability score of T-Rex, and the walk of RobX for trees.
 
 The stability of a row x is the mean of ``p(z) - |p(z) - p(x)|`` over points z drawn around it, where p is the
-probability of the class: high where the model is sure and flat. T-Rex climbs it by its gradient; RobX, where there is
-none, goes from row to row towards known rows that are stable.
+probability of the class. T-Rex climbs it by its gradient; RobX, where there is none, goes towards stable known rows.
 """
 
 from __future__ import annotations
@@ -11,36 +10,26 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._random import Stream, standard_normals
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import SmoothProblem, probabilities, usable
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.criteria import Criterion, draw_back, nearest_row, needs_known_rows, passing_rows
+from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, draw_back, nearest_row, passing_rows
 
 STREAM = "trex"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TRex:
+class TRex(PublishedSource):
     """From the nearest row of the class to one whose stability is at least a threshold.
 
-    Parameters
-    ----------
-    threshold : float, default 0.7
-        The papers' tau, which they choose per data set.
-    samples : int, default 1000
-        Points drawn around a row: the papers' K.
-    sigma : float, default 0.1
-        Their standard deviation in each coordinate, in units of the feature's range.
-    rate, steps : float and int, default 0.02 and 300
-        How far a step along the gradient goes, in units of the ranges, and how many there are at most.
-    neighbours : int, default 5
-        Stable known rows that the walk of RobX goes to, where the model has no derivatives.
+    The `threshold` is the papers' tau, which they choose per data set; `samples`, their K, are drawn around a row with
+    standard deviation `sigma`, in units of the features' ranges. There are at most so many `steps` along the gradient,
+    each by `rate` of the ranges; the walk of RobX goes to so many stable `neighbours`.
 
     References
     ----------
@@ -54,8 +43,8 @@ class TRex:
     >>> import apas
     >>> net = apas.FeedForward([[[8.0], [8.0]]], [[-8.0]], feature_names=("income", "savings"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> known = [[1.0, 0.5], [2.0, 2.0]]
-    >>> found = apas.generate(net, [[0.2, 0.3]], 0, space=space, background=known, source=TRex(threshold=0.8), rng=0)
+    >>> known, source = [[1.0, 0.5], [2.0, 2.0]], TRex(threshold=0.8)
+    >>> found = apas.generate(net, [[0.2, 0.3]], 0, space=space, background=known, source=source, rng=0)
     >>> bool(found.numbers.sum() > 1.1)
     True
     """
@@ -66,19 +55,8 @@ class TRex:
     rate: float = 0.02
     steps: int = 300
     neighbours: int = 5
-    ordered: ClassVar[bool] = True
     knob: ClassVar[tuple[str, tuple[float, ...]]] = ("threshold", (0.6, 0.7, 0.8))
-
-    def __post_init__(self) -> None:
-        check_number(self.threshold, "threshold", "TRex", least=0.0, most=1.0)
-        for name in ("sigma", "rate"):
-            check_number(getattr(self, name), name, "TRex", above=0.0)
-        for name in ("samples", "steps", "neighbours"):
-            check_integer(getattr(self, name), name, "TRex", least=1)
-
-    def unsupported(self, task: Task) -> str | None:
-        """None if there are known rows, else the error a user reads."""
-        return needs_known_rows(task, "TRex")
+    limits: ClassVar[Any] = {"threshold": {"least": 0.0, "most": 1.0}, "sigma": {"above": 0.0}, "rate": {"above": 0.0}}
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """The row at the end of the way."""

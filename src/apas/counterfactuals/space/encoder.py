@@ -1,9 +1,7 @@
 """How a model sees the rows of a space: cells as numbers, scaling, one-hot and thermometer columns.
 
-The encoder of a model that brings its own preprocessing is found out by probing, if it is additive: every column is a
-constant plus a part from each feature, and the part of a number is a straight line, as with scaling, one-hot, ordinal
-and thermometer columns. What is not so (a logarithm, a product of two features) shows up when rows are encoded whose
-sum is known in advance.
+Preprocessing of a model's own is probed: a constant plus a part from each feature, of numbers a straight line. What is
+not so (a logarithm, a product of two features) shows when rows are encoded whose sum is known in advance.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ def checked_table(X: Any, names: tuple[str, ...], argument: str) -> Any:
 
 def missing_rows(table: Any) -> Bools:
     """Which rows of a data frame or 2-D array hold nothing at all."""
-    return np.asarray(np.all(missing_cells(table), axis=1), dtype=bool)
+    return np.asarray(missing_cells(table).all(axis=1))
 
 
 def missing_cells(cells: Any) -> Bools:
@@ -407,9 +405,8 @@ def _pieces_of(task: Task) -> Pieces:
     if culprit is None:
         return Pieces(tuple(parts), scale, inputs=encoded_inputs)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
-    return Pieces(
-        tuple(parts), scale, f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}"
-    )
+    said = f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}"
+    return Pieces(tuple(parts), scale, said)
 
 
 def probe_rows(task: Task) -> Floats:
@@ -494,21 +491,18 @@ def _culprit(
     task: Task, parts: list[Piece | None], pairs: tuple[Floats, Floats], one: Floats, two: Floats, scale: Floats
 ) -> Feature | None:
     """The first feature that does not add what it should, if some pair of rows differs by more than its parts."""
+    steps = {i: p.part(pairs[1][:, i]) - p.part(pairs[0][:, i]) for i, p in enumerate(parts) if p is not None}
     gap = two - one
-    for i, piece in enumerate(parts):
-        if piece is not None:
-            gap = gap - (piece.part(pairs[1][:, i]) - piece.part(pairs[0][:, i]))
+    for step in steps.values():
+        gap = gap - step
     wrong = np.flatnonzero(~(np.abs(gap) <= scale).all(axis=1))
     if not len(wrong):
         return None
     row, last = pairs[0][wrong[0]].copy(), one[wrong[0]]
-    for i, piece in enumerate(parts):
-        if piece is None:
-            continue
+    for i, step in steps.items():
         row[i] = pairs[1][wrong[0], i]
         here = task.encoded(row[None])[0]
-        step = piece.part(pairs[1][wrong[:1], i]) - piece.part(pairs[0][wrong[:1], i])
-        if (np.abs(here - last - step[0]) > scale).any():
+        if (np.abs(here - last - step[wrong[0]]) > scale).any():
             return task.space.features[i]
         last = here
     return task.space.features[0]

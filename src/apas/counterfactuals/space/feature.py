@@ -63,7 +63,7 @@ def _numeric(feature: Feature, owner: str) -> dict[str, Any]:
         if value is not None and not _is_finite(value):
             raise InputError(f"`{name}` of {owner} must be a finite number, got {shown(value)}.")
         found[name] = None if value is None else float(value)
-    low, high, step = found["low"], found["high"], found["step"]
+    low, high, step = found.values()
     if low is not None and high is not None and low > high:
         raise InputError(f"`low` of {owner} must not exceed `high`, got {low:g} and {high:g}.")
     if step is not None and step <= 0:

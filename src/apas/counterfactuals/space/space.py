@@ -70,16 +70,16 @@ def _kind(cells: Any, said: dict[str, Any]) -> str:
 
 
 def _range(cells: Any, said: dict[str, Any], name: str) -> tuple[float, float]:
-    if "range" not in said:
-        try:
-            return float(cells.min()), float(cells.max())
-        except (TypeError, ValueError):
-            got = cells.iloc[0]
-            raise InputError(f"column {name!r} of `frame` must hold numbers to be one, got {got!r}.") from None
-    ends = said["range"]
-    if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
-        raise InputError(f"`ranges` must give column {name!r} its lowest and highest value, got {ends!r}.")
-    return ends[0], ends[1]
+    if "range" in said:
+        ends = said["range"]
+        if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
+            raise InputError(f"`ranges` must give column {name!r} its lowest and highest value, got {ends!r}.")
+        return ends[0], ends[1]
+    try:
+        return float(cells.min()), float(cells.max())
+    except (TypeError, ValueError):
+        got = cells.iloc[0]
+        raise InputError(f"column {name!r} of `frame` must hold numbers to be one, got {got!r}.") from None
 
 
 def _levels(cells: Any) -> tuple[Any, ...]:
@@ -169,9 +169,8 @@ class FeatureSpace:
 
     def __post_init__(self) -> None:
         features = tuple(self.features) if isinstance(self.features, Iterable) else ()
-        strangers = [f for f in features if not isinstance(f, Feature)]
-        if strangers or not features:
-            got = "none" if not strangers else repr(strangers[0])
+        if (strangers := [f for f in features if not isinstance(f, Feature)]) or not features:
+            got = repr(strangers[0]) if strangers else "none"
             raise InputError(f"`features` of FeatureSpace must be apas.Feature objects, one per column, got {got}.")
         names = [f.name for f in features]
         if doubled := sorted({n for n in names if names.count(n) > 1}):
@@ -289,8 +288,7 @@ class FeatureSpace:
 
     def to_dict(self) -> dict[str, Any]:
         """The space as JSON values."""
-        described: dict[str, Any] = {"scale": self.scale} if self.scale else {}
-        return {**described, "features": {f.name: _describe(f) for f in self.features}}
+        return {**({"scale": self.scale} if self.scale else {}), "features": {f.name: _describe(f) for f in self}}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -312,11 +310,7 @@ class FeatureSpace:
         return Coding(self.features, self.scale)
 
     def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False, missing: bool = False) -> Floats:
-        """A table in raw units as one number per cell, shape (rows, features); unknown categories are an error.
-
-        With `gaps`, a row without any value is one of NaN rather than an error; with `missing`, a missing cell is in
-        any other row.
-        """
+        """A table in raw units as one number per cell; with `gaps` empty rows are NaN, with `missing` other cells."""
         table = checked_table(X, self.names, argument)
         empty = missing_rows(table) if gaps or missing else np.zeros(len(table), dtype=bool)
         found = np.full((len(table), len(self)), np.nan)
@@ -366,9 +360,9 @@ class FeatureSpace:
     def like_with_gaps(self, numbers: Floats, X: Any, rows: Indices) -> Any:
         """The same with missing values where the numbers are."""
         there = ~np.isnan(numbers).all(axis=1)
-        if there.all():
-            return self.like(numbers, X, rows)
         found = self.like(numbers[there], X, rows[there])
+        if there.all():
+            return found
         if not is_frame(X):
             whole = np.full(numbers.shape, np.nan, dtype=found.dtype)
             whole[there] = found
@@ -378,25 +372,21 @@ class FeatureSpace:
 
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
-        found, plain = inputs.copy(), self._plain
+        found, (plain, limits) = inputs.copy(), self._plain
         if len(plain):
-            found[:, plain] = nearest_between(points[:, plain], inputs[:, plain], *self._plain_limits)
+            found[:, plain] = nearest_between(points[:, plain], inputs[:, plain], *limits)
         other = (points != inputs).any(axis=0) & ~np.isin(np.arange(len(self)), plain)
         for i in np.flatnonzero(other).tolist():  # to ask a feature takes longer than to snap its cells
             found[:, i] = self.features[i].snapped(points[:, i], inputs[:, i])
         return found
 
     @cached_property
-    def _plain(self) -> Indices:
-        """Features that may be any number between their limits."""
+    def _plain(self) -> tuple[Indices, Any]:
+        """Features that may be any number between their limits, and these: least and largest numbers, and sizes."""
         free = [f.mutable and f.listed is None and f.step is None and f.direction is None for f in self.features]
-        return np.flatnonzero(free)
-
-    @cached_property
-    def _plain_limits(self) -> tuple[Floats, Floats, Floats]:
-        """Their least and largest numbers, and sizes."""
-        low, high = np.array([self.features[i].ends for i in self._plain]).T
-        return low, high, self._sizes[self._plain]
+        plain = np.flatnonzero(free)
+        low, high = np.array([self.features[i].ends for i in plain.tolist()]).reshape(-1, 2).T
+        return plain, (low, high, self._sizes[plain])
 
     def settled(self, points: Floats, inputs: Floats) -> Floats:
         """The rows with the very numbers of their inputs wherever they differ from them by rounding alone."""
@@ -411,10 +401,7 @@ class FeatureSpace:
         return np.stack([f.allows(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
 
     def differences(self, points: Floats, inputs: Floats) -> Floats:
-        """How far the cells are apart in units of their ranges (0 or 1 for categories), shape (rows, features).
-
-        From a missing cell to a value it is 1, the whole range; one that stays missing costs nothing.
-        """
+        """How far cells are apart in units of their ranges; 0 or 1 for categories, 1 from a missing one to a value."""
         apart = np.abs(points - inputs)
         gone, found = np.isnan(apart), np.where(self._spans > 0, apart / np.abs(self._spans), apart > 0)
         if gone.any():
@@ -433,11 +420,7 @@ class FeatureSpace:
         return np.asarray(apart.mean(axis=1) if distance == "l1" else apart.max(axis=1))
 
     def bind(self, model: Any) -> Model:
-        """The model as one that takes rows of this space in raw units.
-
-        A pipeline does so already. Any other model is put behind the coding of the space: numbers (scaled if the space
-        says so), one-hot and thermometer columns, in the order of the features.
-        """
+        """The model as one that takes rows of this space in raw units: itself, or behind the coding of the space."""
         return bound(model, self)
 
     def encode(self, X: Any) -> Floats:
@@ -456,15 +439,14 @@ class FeatureSpace:
 
 def _describe(feature: Feature) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": feature.kind}
+    values = None if feature.values is None else list(feature.values)
+    about: dict[str, Any] = {"low": feature.low, "high": feature.high, "values": values}
     if feature.low is not None and feature.high is not None:
-        found["range"] = [feature.low, feature.high]
-    else:
-        found |= {n: getattr(feature, n) for n in ("low", "high") if getattr(feature, n) is not None}
-    if feature.values is not None:
-        found["values"] = list(feature.values)
+        about = {"range": [feature.low, feature.high], "values": values}
     usual: dict[str, Any] = {"step": 1 if feature.kind == "integer" else None, "mutable": True, "direction": None}
     usual["code"] = "onehot" if feature.kind == "categorical" else "number"
-    return found | {n: getattr(feature, n) for n, value in usual.items() if getattr(feature, n) not in (None, value)}
+    about |= {n: getattr(feature, n) for n, value in usual.items() if getattr(feature, n) != value}
+    return found | {n: value for n, value in about.items() if value is not None}
 
 
 def default_space(net: Model, space: Any, background: Any, X: Any) -> FeatureSpace:
@@ -500,7 +482,7 @@ def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
         names = tuple(f"x{i}" for i in range(width)) if frame is None else tuple(str(c) for c in frame.columns)
     parts = []
     for argument, table in tables.items():
-        part = checked_table(_columns(table, names), names, argument)
+        part = checked_table(own_columns(table, names), names, argument)
         part = part if is_frame(part) else pd.DataFrame(part, columns=list(names))
         parts.append(part.dropna(how="all"))
     try:
@@ -510,13 +492,9 @@ def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
         raise InputError(said.replace(" of FeatureSpace.from_frame", "").replace("`frame`", named)) from None
 
 
-def own_columns(table: Any, space: FeatureSpace) -> Any:
-    """The columns of a data frame that the space has; a training table has its label besides."""
-    return _columns(table, space.names)
-
-
-def _columns(table: Any, names: tuple[str, ...]) -> Any:
-    """The columns of these names, if a data frame has all of them."""
+def own_columns(table: Any, space: FeatureSpace | tuple[str, ...]) -> Any:
+    """The columns of a space, or of these names, if a data frame has all; a training table has its label besides."""
+    names = space if isinstance(space, tuple) else space.names
     if not is_frame(table):
         return table
     named = table.set_axis([str(c) for c in table.columns], axis=1)

@@ -1,7 +1,8 @@
-"""`apas retrain`: refit a model file to the rows of a CSV file, many times, into a folder."""
+"""`apas shift`, `convert` and `retrain`: model files compared, written in another format, and refitted."""
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,15 +10,101 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import optional
-from apas.cli.output import print_json, print_line
+from apas.cli.options import group_options, optional, split_words
+from apas.cli.output import cell, check_outputs, give, new_table, print_json, print_line, print_table
 from apas.cli.rows import read_rows, whole_numbers
+from apas.display.numbers import at_most
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from apas.models.base import Model
+    from apas.shifts.distance import ShiftReport
+
+
+@group_options
+def shift_command(
+    old: Annotated[Path, Argument(help="Model file of the base model.")],
+    new: Annotated[Path, Argument(help="Model file of the changed model, with parameters of the same shapes.")],
+    *,
+    p: Annotated[
+        float, Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
+    ] = math.inf,
+    layers: options.LayerOptions,
+    as_json: options.Json = False,
+) -> None:
+    """Measure how far the parameters moved from one model file to another, overall and per layer.
+
+    Example:  apas shift model.json new.json
+    """
+    from apas.shifts.distance import check_order, compare_models
+
+    base, other = (layers.read(path) for path in (old, new))
+    report = compare_models(base, [other], p=check_order(p), names=[str(new)], columns=["model 1"])
+    give(report, print_report, as_json=as_json)
+
+
+def print_report(report: ShiftReport) -> None:
+    """Print a table of distances, rounded up, and what they mean."""
+    table = new_table("layer", "kind", right=("size", *(f"p = {p:g}" for p in report.norms)))
+    frame = report.to_frame()
+    for start in range(0, len(frame), len(report.norms)):
+        lines = frame.iloc[start : start + len(report.norms)]
+        layer, kind, size = (str(lines[name].iloc[0]) for name in ("layer", "kind", "size"))
+        distances = [at_most(d) if p else f"{d:.0f}" for p, d in zip(lines["p"], lines[report.models[0]], strict=True)]
+        table.add_row(cell(layer), cell(kind), size, *distances)
+    print_table(table, report.summary())
+
+
+@group_options
+def convert_command(
+    source: Annotated[Path, Argument(help="Model file to read, of any format that apas reads.")],
+    target: Annotated[
+        Path, Argument(help="Model file to write: .json, .safetensors, .onnx, .apas, .skops, .ubj, .txt or .cbm.")
+    ],
+    *,
+    layers: options.LayerOptions,
+    threshold: Annotated[float | None, optional("From where on a binary model says class 1.", "as in the file")] = None,
+    classes: Annotated[str | None, optional("Class labels, with commas between them.", "as in the file")] = None,
+    feature_names: Annotated[
+        str | None, optional("Names of the inputs, with commas between them.", "as in the file")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Read a model file of one format and write it in another, with every number as it was.
+
+    Examples, from a graph and from the state of a PyTorch module:
+
+    apas convert model.onnx model.json
+
+    apas convert model.pt model.safetensors --activation relu --output sigmoid
+    """
+    from apas import load_model, save_model
+    from apas.models.digest import model_digest
+
+    check_outputs({"TARGET": target}, source)
+    said: dict[str, Any] = {
+        "threshold": threshold,
+        "classes": None if classes is None else [_label(word) for word in split_words(classes)],
+        "feature_names": None if feature_names is None else split_words(feature_names),
+    }
+    model = layers.read(source, **said)
+    save_model(model, target)
+    written = load_model(target)
+    digest = model_digest(written)
+    if digest != model_digest(model):
+        raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
+    if as_json:
+        print_json({"format": "apas-convert", "file": str(target), "model": repr(written), "digest": digest})
+    else:
+        print_line(f"{target}: {written!r}, SHA-256 of the model {digest}")
+
+
+def _label(word: str) -> Any:
+    """A whole number where the word is one, as labels mostly are; a text otherwise."""
+    return int(word) if word.removeprefix("-").isdecimal() and str(int(word)) == word else word
+
 
 #: What of a pipeline is not fitted anew.
 Kept = StrEnum("Kept", "preprocessing")
