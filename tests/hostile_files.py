@@ -126,7 +126,7 @@ def _touched(path: Path) -> Path:
 def safetensors_files() -> dict[str, bytes | Write]:
     from safetensors.numpy import save
 
-    from apas.models.files.safetensors import safetensors_bytes
+    from apas.models.files.tensors import safetensors_bytes
 
     good = safetensors_bytes(NETWORK)
     size = int.from_bytes(good[:8], "little")

@@ -13,8 +13,6 @@ from apas._validation import check_matrix, check_numbers, is_path
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, ModelWrapper, Named, Predicts, Raw, ReadsOnce, offers
 
-_MEMBERS = "classes, n_features, parameters, margin, shifted_margins"
-
 
 def as_model(
     obj: Any,
@@ -33,24 +31,18 @@ def as_model(
         A fitted scikit-learn classifier (`MLPClassifier`, `LogisticRegression`, `LinearSVC`, `SGDClassifier`,
         `RidgeClassifier`, `Perceptron`, `LinearDiscriminantAnalysis`), a `Pipeline` whose last step is one of
         them, a `torch.nn.Module`, a `keras.Model` of dense layers, a `FeedForward`, or any object with the five
-        members of `Model`. A module is looked at as it is now, in eval mode; training it further has no effect on
-        the model.
+        members of `Model`. A module is looked at as it is now, in eval mode.
     output : {"logit", "probability", "logits", "probabilities"}, optional
-        What the numbers of a module or Keras model are; needed unless it is a `Sequential` that ends in a sigmoid or
-        softmax.
+        What the numbers of a module or Keras model are, unless its last layer is a sigmoid or softmax that says so.
     threshold : float, default 0.5
         From which probability on a binary classifier or module is taken to say class 1.
     classes : sequence, optional
         Labels of a module's classes; (0, 1) or 0..m-1 unless given.
     input_shape : sequence of int, optional
-        Shape of one input of a module, such as (1, 28, 28); rows of `X` hold its numbers in C order. Needed unless it
-        takes one number per feature and its first layer says how many.
+        Shape of one input of a module, such as (1, 28, 28), unless its first layer says how many numbers it takes; rows
+        of `X` hold them in C order.
     feature_names : sequence of str, optional
         Names of the columns; those the estimator was fitted with unless given.
-
-    Returns
-    -------
-    Model
 
     Examples
     --------
@@ -61,9 +53,8 @@ def as_model(
     if is_path(obj):
         raise InputError(f"`model` must be a model, got the path {str(obj)!r}; read it with apas.load_model(path).")
     if isinstance(obj, type):
-        raise InputError(
-            f"`model` must be a fitted model, got the class {obj.__name__} itself; make one and fit it first."
-        )
+        must = f"`model` must be a fitted model, got the class {obj.__name__} itself;"
+        raise InputError(f"{must} make one and fit it first.")
     chosen: dict[str, Any] = {"output": output, "classes": classes, "input_shape": input_shape}
     if offers(obj, Predicts):
         chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
@@ -72,10 +63,9 @@ def as_model(
     if "skorch" in libraries:
         from apas.models.torch.adapter import from_skorch
 
-        read: Model = from_skorch(obj, **chosen, threshold=threshold, feature_names=feature_names)
-        return read
+        return from_skorch(obj, **chosen, threshold=threshold, feature_names=feature_names)  # type: ignore[no-any-return]
     if libraries & {"xgboost", "lightgbm", "catboost"}:  # before scikit-learn, whose classes they inherit from
-        from apas.models.boosting import from_booster
+        from apas.models.predictor import from_booster
 
         return _without_options(from_booster(obj, threshold=threshold, feature_names=feature_names), chosen)
     if "sklearn" in libraries or (hasattr(obj, "classes_") and hasattr(obj, "predict")):
@@ -96,7 +86,8 @@ def as_model(
     raise Unsupported(
         f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot read; pass a fitted classifier "
         "with classes_ and predict_proba or decision_function, a PyTorch module, a Keras model, an apas.FeedForward, "
-        f"an object with the members {_MEMBERS}, or an apas.Predictor of a function."
+        "an object with the members classes, n_features, parameters, margin, shifted_margins, or an apas.Predictor "
+        "of a function."
     )
 
 

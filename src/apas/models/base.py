@@ -1,18 +1,15 @@
 """What a model offers, its parameters as one vector, and wrappers that offer what is inside them.
 
-Every model predicts (`Predicts`); one whose parameters can be shifted is a `Model`; what else it has, `offers` tells.
-
-The margin of a row towards a class is, for a binary model, ``logit(p) - logit(threshold)`` for class 1 and its
-negative for class 0 (for scores compared with a threshold themselves: ``score - threshold``); with more classes it
-is the wanted score minus the best other one.
+The margin of a row is ``logit(p) - logit(threshold)`` towards class 1 of two and its negative towards class 0 (for
+scores compared with a threshold themselves: ``score - threshold``), else the wanted score minus the best other one.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -44,26 +41,19 @@ class Parameters:
     ----------
     values : ndarray of shape (k,)
         Every parameter, read-only float64.
-    names : tuple of str
-        One name per tensor, such as ``"layer0.weight"``.
+    names, layers : tuple of str
+        One name per tensor, such as ``"layer0.weight"``, and the layer it belongs to.
     kinds : tuple of str
-        ``"weight"`` or ``"bias"`` per tensor, or ``"absent"``: the zeros of a bias that does not exist, which no shift
-        set moves.
-    layers : tuple of str
-        The layer each tensor belongs to.
-    shapes : tuple of tuple of int
-        Shape per tensor.
-    slices : tuple of slice
-        Where each tensor lies in `values`.
+        ``"weight"`` or ``"bias"``, or ``"absent"``: the zeros of a bias that does not exist, which no shift set moves.
+    shapes, slices : tuple
+        Shape per tensor, and where it lies in `values`.
 
     Examples
     --------
     >>> p = Parameters.from_arrays([[[1.0, 2.0]], [3.0, 4.0]], names=["out.weight", "out.bias"],
     ...                            kinds=["weight", "bias"], layers=["out", "out"])
-    >>> p.values, p.shapes
-    (array([1., 2., 3., 4.]), ((1, 2), (2,)))
-    >>> p.layer_names
-    ('out',)
+    >>> p.values, p.shapes, p.split(p.values)
+    (array([1., 2., 3., 4.]), ((1, 2), (2,)), [array([[1., 2.]]), array([3., 4.])])
     """
 
     values: Floats
@@ -77,20 +67,10 @@ class Parameters:
     def from_arrays(
         cls, arrays: Sequence[ArrayLike], *, names: Sequence[str], kinds: Sequence[str], layers: Sequence[str]
     ) -> Parameters:
-        """Join arrays into one vector.
-
-        Parameters
-        ----------
-        arrays : sequence of array_like
-            One array per tensor, in the order in which the vector shall hold them.
-        names, kinds, layers : sequence of str
-            One entry per tensor; `kinds` holds ``"weight"``, ``"bias"`` or ``"absent"``.
-        """
+        """Join arrays, one per tensor, into one vector; `kinds` holds ``"weight"``, ``"bias"`` or ``"absent"``."""
         if not len(arrays) == len(names) == len(kinds) == len(layers):
-            raise InputError(
-                "`arrays`, `names`, `kinds` and `layers` of Parameters.from_arrays must have the same length, "
-                f"got {len(arrays)}, {len(names)}, {len(kinds)} and {len(layers)}."
-            )
+            must = "`arrays`, `names`, `kinds` and `layers` of Parameters.from_arrays must have the same length,"
+            raise InputError(f"{must} got {len(arrays)}, {len(names)}, {len(kinds)} and {len(layers)}.")
         for kind in kinds:
             if kind not in ("weight", "bias", ABSENT):
                 raise InputError(f'`kinds` must hold "weight", "bias" or "{ABSENT}", got {kind!r}.')
@@ -119,15 +99,7 @@ class Parameters:
         return self.values[self.slices[index]].reshape(self.shapes[index])
 
     def split(self, vector: Floats) -> list[Floats]:
-        """Cut a vector (k,) like `values`, or a stack of them (n, k), into tensors: views, one per tensor.
-
-        >>> p = Parameters.from_arrays([[[1.0, 2.0]], [3.0]], names=["weight", "bias"],
-        ...                            kinds=["weight", "bias"], layers=["out", "out"])
-        >>> p.split(np.arange(3.0))
-        [array([[0., 1.]]), array([2.])]
-        >>> [tensor.shape for tensor in p.split(np.zeros((5, 3)))]
-        [(5, 1, 2), (5, 1)]
-        """
+        """Cut a vector (k,) like `values`, or a stack of them (n, k), into tensors: views, one per tensor."""
         stack = vector.shape[:-1]
         # cutting the last axis in pieces never needs a copy, whatever the memory order
         return [vector[..., part].reshape(stack + s) for part, s in zip(self.slices, self.shapes, strict=True)]
@@ -157,11 +129,7 @@ def members(capability: Any) -> tuple[str, ...]:
 
 @runtime_checkable
 class Predicts(Protocol):
-    """A classifier that need not have parameters: enough where only its decisions count.
-
-    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`. Where nothing but
-    the class is known, it is 1 or -1.
-    """
+    """A classifier that need not have parameters; where nothing but the class is known, margins are 1 or -1."""
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -177,10 +145,7 @@ class Predicts(Protocol):
 
 @runtime_checkable
 class Model(Predicts, Protocol):
-    """A classifier whose parameters can be shifted.
-
-    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`.
-    """
+    """A classifier whose parameters can be shifted; margins are at least 0 where it gives the target class."""
 
     @property
     def parameters(self) -> Parameters:
@@ -320,39 +285,53 @@ class FromEstimator(Protocol):
         """The threshold and the names with which `as_model` reads it as this model."""
 
 
+def not_fitted(estimator: object) -> InputError:
+    """What to say about an estimator that has learned nothing yet."""
+    return InputError(f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first.")
+
+
+def by_delta(delta: float | Floats, rows: int) -> Iterator[tuple[float, Indices]]:
+    """Sizes of shifts, and the rows that share each: they share the shifted models, too."""
+    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (rows,))
+    for size in np.unique(sizes).tolist():
+        yield size, np.flatnonzero(sizes == size)
+
+
 #: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.
-CAPABILITIES = (
-    *(Model, Named, Raw, Dense, Chained, Differentiable),
-    *(Scaled, Arithmetic, LibraryBacked, Described, Learned, Leaves),
-)
+CAPABILITIES: tuple[Any, ...] = (Model, Named, Raw, Dense, Chained, Differentiable, Scaled, Arithmetic, LibraryBacked)
+CAPABILITIES += (Described, Learned, Leaves)
 
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
     """Position in `classes` of the wanted class of each row."""
-    positions = {label: i for i, label in enumerate(classes)}
+    positions = _positions(tuple(classes))
+
+    def position(label: Any) -> int:
+        try:
+            return positions[label]
+        except (KeyError, TypeError):  # TypeError: an unhashable label, such as a list
+            same = isinstance(label, str) and label in [str(c) for c in classes]
+            hint = " (a text, while the classes are not)" if same else ""
+            shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
+            shown += ", ..." if len(classes) > 10 else ""
+            raise InputError(f"`target` must be one of the model's classes ({shown}), got {label!r}{hint}.") from None
+
     if isinstance(target, str | int | float | np.generic):
-        return np.full(rows, _position(positions, target, classes))
+        return np.full(rows, position(target))
     labels = np.asarray(target, dtype=object)
     if labels.ndim > 1:
         raise InputError(f"`target` must be one class or one per row, got an array of shape {labels.shape}.")
     if labels.ndim == 1 and len(labels) != rows:
-        raise InputError(
-            f"`target` must be one class or one per row ({rows}), got {len(labels)} values; "
-            "pass a single label to want the same class for all rows."
-        )
-    found = [_position(positions, label, classes) for label in labels.reshape(-1).tolist()]
+        must = f"`target` must be one class or one per row ({rows}), got {len(labels)} values;"
+        raise InputError(f"{must} pass a single label to want the same class for all rows.")
+    found = [position(label) for label in labels.reshape(-1).tolist()]
     return np.broadcast_to(np.array(found, dtype=np.intp), (rows,))
 
 
-def _position(positions: dict[Any, int], label: Any, classes: tuple[Any, ...]) -> int:
-    try:
-        return positions[label]
-    except (KeyError, TypeError):  # TypeError: an unhashable label, such as a list
-        same = isinstance(label, str) and label in [str(c) for c in classes]
-        hint = " (a text, while the classes are not)" if same else ""
-        shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
-        shown += ", ..." if len(classes) > 10 else ""
-        raise InputError(f"`target` must be one of the model's classes ({shown}), got {label!r}{hint}.") from None
+@lru_cache
+def _positions(classes: tuple[Any, ...]) -> dict[Any, int]:
+    """Where each class stands; classes that are equal, such as 1 and True, are found by each other's names anyway."""
+    return {label: i for i, label in enumerate(classes)}
 
 
 def needs_strict(classes: tuple[Any, ...], target: Array) -> Bools:
@@ -370,11 +349,10 @@ NO_PARAMETERS = Parameters.from_arrays([], names=[], kinds=[], layers=[])
 
 
 class ModelWrapper:
-    """A model around an inner one, which has what a subclass defines, and of the rest exactly what the inner one has.
+    """A model around an inner one, which has what a subclass defines, and of the rest just what the inner one has."""
 
-    Members of the inner model are bound once, so that `offers` never sees one that is not there, and no margin takes
-    a detour.
-    """
+    # Its members are bound once, so that `offers` never sees one that is not there, and no margin takes a detour; but
+    # for the number of features, which some learn from the first rows, and parameters, which may be exchanged.
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -385,11 +363,6 @@ class ModelWrapper:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels of the inner model."""
-        return self._inner.classes  # type: ignore[no-any-return]
 
     @property
     def n_features(self) -> int:

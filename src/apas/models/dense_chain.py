@@ -1,10 +1,9 @@
 """Dense networks in which what moves stands beside numbers that do not: how worst-case methods see a model.
 
-A *chain* is a `FeedForward` each of whose parameters is a coordinate of what moves, with its sign, or a fixed number. A
-model that is no plain chain of layers becomes one: a residual addition carries its summand through the layers beside it
-as units with weight 1, a batch norm is a layer with a diagonal of weights. A row that moves is one more layer, at the
-beginning, whose weights are those of the identity and whose biases move. Entries are copied and never computed with, so
-that the chain of shifted coordinates is exactly the shifted model.
+A *chain* is a `FeedForward` each of whose parameters is a coordinate of what moves, with its sign, or a fixed number: a
+residual addition carries its summand through the layers beside it as units with weight 1, a batch norm is a layer with
+a diagonal of weights, a row that moves a layer of the identity whose biases move. Entries are copied and never computed
+with, so that the chain of shifted coordinates is exactly the shifted model.
 """
 
 from __future__ import annotations
@@ -38,26 +37,15 @@ class ChainNetwork(FeedForward):
 
 @dataclass(frozen=True, eq=False)
 class DenseChain:
-    """A dense network, and which coordinate each of its parameters is.
-
-    Parameters
-    ----------
-    network : FeedForward
-    source : ndarray of int, shape (parameters,)
-        Number of the coordinate, or -1 for a parameter that does not move.
-    sign : ndarray of shape (parameters,)
-        1 or -1: the parameter is the coordinate or its negative; 0 for one that does not move.
-    count : int
-        How many coordinates there are, those that no parameter stands for included.
-    tied : str
-        What coordinates are used more than once, in words; empty if none is. As a box the chain then has more shifts
-        than the model: what is proved of all of them is proved, but they are not all there.
-    """
+    """A dense network, and which of `count` coordinates each of its parameters is."""
 
     network: FeedForward
+    #: Per parameter the number of the coordinate, or -1 for one that does not move, and its sign, then 0.
     source: Indices
     sign: Floats
     count: int
+    #: What coordinates are used more than once, in words. As a box the chain then has more shifts than the model: what
+    #: is proved of all of them is proved, but they are not all there.
     tied: str = ""
 
     @classmethod
@@ -90,10 +78,7 @@ class DenseChain:
         return found.T
 
     def lower(self, lifted: Floats, base: Floats) -> Floats:
-        """The coordinates of parameters, or of moves, `lifted` (..., parameters); where it has several, their mean.
-
-        Coordinates that no parameter stands for are those of `base`.
-        """
+        """Coordinates (..., n) of parameters or moves `lifted`: means where several stand for one, else `base`."""
         uses = np.bincount(self.source[self._moving], minlength=len(base))
         return np.where(uses > 0, self.gather(lifted, len(base)) / np.maximum(uses, 1), base)
 
@@ -120,17 +105,13 @@ class DenseChain:
         fits = all(moves.all() for moves, exists in zip(parts, there, strict=True) if exists)
         if not fits or self.tied or not ACTIVATIONS.keys() >= set(net.activations):
             return None
-        return FeedForward(net.weights, given, activation=net.activations, **self._said())
-
-    def _said(self) -> dict[str, Any]:
-        names = ("output", "threshold", "classes", "feature_names", "dtype")
-        return {name: getattr(self.network, name) for name in names}
+        return FeedForward(net.weights, given, activation=net.activations, **net.meaning())
 
     def with_moving_row(self, *, alone: bool) -> DenseChain:
         """The same behind a row whose features are coordinates, behind the others or `alone`: nothing else moves."""
         net, count, first = self.network, self.network.n_features, 0 if alone else self.count
         layers = [np.eye(count), *net.weights], [np.zeros(count), *net.given_biases]
-        network = ChainNetwork(*layers, activation=("identity", *net.activations), **self._said())
+        network = ChainNetwork(*layers, activation=("identity", *net.activations), **self.network.meaning())
         still, moving = np.full(count * count, -1), np.arange(first, first + count)
         source, sign = (np.full_like(self.source, -1), np.zeros_like(self.sign)) if alone else (self.source, self.sign)
         sources, signs = [still, moving, source], [np.zeros(count * count), np.ones(count), sign]
@@ -187,10 +168,7 @@ _USUAL |= {"clip(0.0,inf)": "relu"}
 
 
 class ChainBuilder:
-    """Takes the operations of a model one by one, and makes a chain of them; values are known by their numbers.
-
-    What it cannot take is a `ValueError`: whoever reads a model knows the name of the layer.
-    """
+    """Takes the operations of a model one by one, and makes a chain; what it cannot take is a `ValueError`."""
 
     def __init__(self, n_features: int) -> None:
         self.nodes = [_Node(n_features, [])]
@@ -357,15 +335,7 @@ class ChainModel:
     def __init__(self, chain: DenseChain, parameters: Parameters) -> None:
         self._chain, self.parameters, net = chain, parameters, chain.network
         self.classes, self.n_features, self.feature_names = net.classes, net.n_features, net.feature_names
-        self.dtype = net.dtype
-
-    def margin(self, X: Floats, target: Any) -> Floats:
-        """Margins of the rows `X` towards `target`, shape (rows,)."""
-        return self._chain.network.margin(X, target)
-
-    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
-        return self._chain.shifted_margins(X, target, directions, delta)
+        self.dtype, self.margin, self.shifted_margins = net.dtype, net.margin, chain.shifted_margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``."""

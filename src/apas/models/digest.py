@@ -388,7 +388,7 @@ class _Walk:
         told: dict[str, Any] = {
             "defaults": self.form(function.__defaults__),
             "kwdefaults": self.form(function.__kwdefaults__),
-            "closure": [[name, self._cell(name, cell, reads)] for name, cell in cells],
+            "closure": [[name, self._outer(name, reads, cell)] for name, cell in cells],
             "members": self.form(dict(sorted(vars(function).items()))),
         }
         library, named = library_of(module), code.co_name != "<lambda>"
@@ -398,24 +398,19 @@ class _Walk:
         text = source_text(function) if named else None  # a line may hold several lambdas
         told |= {"text": text} if text is not None else {"python": sys.implementation.cache_tag, "code": bytecode(code)}
         if library is None:
-            told["globals"] = [[name, self._global(name, function, reads)] for name in sorted(reads.names)]
+            told["globals"] = [[name, self._outer(name, reads, function.__globals__)] for name in sorted(reads.names)]
             told["imports"] = [[name, self._module(sys.modules.get(name), name, reads)] for name in reads.imports]
         return told
 
-    def _cell(self, name: str, cell: Any, reads: Reads) -> Any:
+    def _outer(self, name: str, reads: Reads, place: Any) -> Any:
+        """What a function reads in a cell that it has closed over, or in the table of its module."""
         if name in reads.written:
             return {"unidentified": f"{name}, which the function that reads it changes"}
         try:
-            return self.form(cell.cell_contents)
-        except ValueError:  # not bound yet
-            return {"absent": name}
-
-    def _global(self, name: str, function: types.FunctionType, reads: Reads) -> Any:
-        if name in reads.written:
-            return {"unidentified": f"{name}, which the function that reads it changes"}
-        if name not in function.__globals__:
-            return {"builtin": name}
-        return self._read(function.__globals__[name], name, reads)
+            found = place[name] if isinstance(place, dict) else place.cell_contents
+        except (ValueError, KeyError):  # not bound yet, or one of Python's own
+            return {"builtin" if isinstance(place, dict) else "absent": name}
+        return self._read(found, name, reads) if isinstance(place, dict) else self.form(found)
 
     def _read(self, value: Any, name: str, reads: Reads) -> Any:
         return self._module(value, name, reads) if isinstance(value, types.ModuleType) else self.form(value)

@@ -65,10 +65,8 @@ def check_layers(
     counts = [len(v) if isinstance(v, Sequence | np.ndarray) else None for v in (weights, biases)]
     if not counts[0] or counts[0] != counts[1]:
         got = [type(v).__name__ if n is None else n for v, n in zip((weights, biases), counts, strict=True)]
-        raise InputError(
-            "`weights` and `biases` of FeedForward must have one entry per layer, in a list, and at least one, "
-            f"got {got[0]} and {got[1]}."
-        )
+        must = "`weights` and `biases` of FeedForward must have one entry per layer,"
+        raise InputError(f"{must} in a list, and at least one, got {got[0]} and {got[1]}.")
     matrices = tuple(_freeze(w, "weights", i, 2) for i, w in enumerate(weights))
     given = [np.zeros(w.shape[1]) if b is None else b for w, b in zip(matrices, biases, strict=True)]
     vectors = tuple(_freeze(b, "biases", i, 1) for i, b in enumerate(given))
@@ -79,9 +77,8 @@ def check_layers(
                 f"outputs, got {w.shape[0]}; weights are (inputs, outputs): from (outputs, inputs) use .T."
             )
         if len(b) != w.shape[1]:
-            raise InputError(
-                f"`biases[{i}]` of FeedForward must have {w.shape[1]} entries, as layer {i} has outputs, got {len(b)}."
-            )
+            said = f"`biases[{i}]` of FeedForward must have {w.shape[1]} entries,"
+            raise InputError(f"{said} as layer {i} has outputs, got {len(b)}.")
     return matrices, vectors
 
 
@@ -96,10 +93,8 @@ def _freeze(array: ArrayLike, name: str, i: int, ndim: int) -> Floats:
     if copy.ndim != ndim or copy.size == 0:
         raise InputError(f"`{name}[{i}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}.")
     if not np.isfinite(copy).all():
-        raise InputError(
-            f"`{name}[{i}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
-            "was the training stable?"
-        )
+        must = f"`{name}[{i}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]};"
+        raise InputError(f"{must} was the training stable?")
     copy.flags.writeable = False
     return copy
 
@@ -112,23 +107,19 @@ def check_activations(activation: str | Sequence[str], hidden: int) -> tuple[str
         if not isinstance(name, str) or name not in ACTIVATIONS:
             raise InputError(f"`activation` of FeedForward must be one of {', '.join(ACTIVATIONS)}, got {name!r}.")
     if len(names) != hidden:
-        raise InputError(
-            f"`activation` of FeedForward must be one name or one per hidden layer ({hidden}), got {len(names)}."
-        )
+        must = f"`activation` of FeedForward must be one name or one per hidden layer ({hidden}),"
+        raise InputError(f"{must} got {len(names)}.")
     return names
 
 
 def check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> tuple[Any, ...]:
     """Class labels, as many as the output can tell apart."""
     if output == "softmax" and outputs < 2:
-        raise InputError(
-            '`output` of FeedForward is "softmax", which needs a score per class, but the last layer has 1 output.'
-        )
+        said = '`output` of FeedForward is "softmax",'
+        raise InputError(f"{said} which needs a score per class, but the last layer has 1 output.")
     if output != "softmax" and outputs != 1:
-        raise InputError(
-            f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs}; '
-            'use "softmax".'
-        )
+        why = f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs};'
+        raise InputError(f'{why} use "softmax".')
     needed = outputs if output == "softmax" else 2
     given = range(needed) if classes is None else classes
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
@@ -154,9 +145,8 @@ def check_threshold(threshold: float, output: str, n_classes: int) -> float:
             raise InputError("`threshold` of FeedForward must be a finite number, got one beyond floats.") from None
     value = check_probability(threshold, "threshold", "FeedForward")
     if n_classes > 2 and value != 0.5:
-        raise InputError(
-            f"`threshold` of FeedForward only applies to two classes, but there are {n_classes}; leave it out."
-        )
+        why = f"`threshold` of FeedForward only applies to two classes, but there are {n_classes};"
+        raise InputError(f"{why} leave it out.")
     return value
 
 
@@ -168,10 +158,8 @@ class FeedForward:
 
     Parameters
     ----------
-    weights : sequence of array_like
-        One matrix per layer, of shape (inputs, outputs), as scikit-learn's ``coefs_``.
-    biases : sequence of array_like or None
-        One vector per layer; None for a layer that has no biases, and so none that could move.
+    weights, biases : sequence of array_like
+        One (inputs, outputs) matrix and one vector per layer; None for a layer that has no biases that could move.
     activation : str or sequence of str, default "relu"
         For all hidden layers, or one per hidden layer: relu, leaky_relu, hard_tanh, tanh, sigmoid, identity,
         softplus, elu, gelu.
@@ -181,13 +169,11 @@ class FeedForward:
         `threshold` itself.
     threshold : float, default 0.5
         From where on a binary model says class 1.
-    classes : sequence, optional
-        Class labels; (0, 1) or 0..m-1 unless given.
-    feature_names : sequence of str, optional
-        Names of the inputs; data frames are then matched by name.
+    classes, feature_names : sequence, optional
+        Class labels, (0, 1) or 0..m-1 unless given, and names of the inputs, by which data frames are then matched.
     dtype : {"float64", "float32"}, default "float64"
-        In which arithmetic the network is computed where it is used. It is computed in float64 here; with ``"float32"``
-        a claim has to hold for what float32 makes of it too, whatever the order of its sums.
+        In which arithmetic the network is computed where it is used: with ``"float32"`` a claim has to hold for what
+        that makes of it too, whatever the order of its sums.
 
     Examples
     --------
@@ -200,29 +186,21 @@ class FeedForward:
     frozen: ClassVar[bool] = True
     # plain attributes, since worst-case methods ask for them thousands of times; `__setattr__` keeps them as they are
     classes: tuple[Any, ...]
-    """Class labels."""
     n_features: int
-    """Number of inputs."""
     parameters: Parameters
     """Weights and biases, layer by layer, as one vector."""
     feature_names: tuple[str, ...] | None
-    """Names of the inputs, if given."""
     weights: tuple[Floats, ...]
-    """One read-only (inputs, outputs) matrix per layer."""
     biases: tuple[Floats, ...]
     """One read-only vector per layer, of zeros where there are none."""
     given_biases: tuple[Floats | None, ...]
     """The same as they are given to `FeedForward`: None for a layer that has none."""
     activations: tuple[str, ...]
-    """One name per hidden layer."""
     output: str
-    """What the output means: "sigmoid", "softmax" or "identity"."""
     threshold: float
-    """From where on a binary model says class 1."""
     offset: float
     """What the score of class 1 of a binary network is compared with: the threshold, or its logit."""
     dtype: str
-    """In which arithmetic the network is computed where it is used: "float64" or "float32"."""
 
     def __init__(
         self,
@@ -293,21 +271,15 @@ class FeedForward:
         return margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
-        """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``.
-
-        A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53. For a
-        network that is computed in float32 it is so much larger that 1e-12 of it covers that rounding as well.
-        `delta` is one number or one per row.
-        """
+        """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``."""
+        # A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53. For a
+        # network that is computed in float32 it is so much larger that 1e-12 of it covers that rounding as well.
         scale = np.asarray(self._sizes(X, radii, delta).sum(axis=-1) + abs(self.offset))
         return scale if self.dtype == "float64" else scale + self.rounding(X, radii, delta) / ROUNDING
 
     def rounding(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
-        """How far a margin can be from what it is in real arithmetic where the network is used, per row.
-
-        It holds for every network whose parameter i is within ``delta * radii[i]``: see the top of this file. 0 for
-        float64, whose rounding all methods allow for anyway.
-        """
+        """How far margins can be from real arithmetic's on any network whose parameter i is within delta * radii[i]."""
+        # see the top of this file; 0 for float64, whose rounding all methods allow for anyway
         if self.dtype == "float64":
             return np.zeros(len(X))
         share = relative_error([len(w) for w in self.weights], self.activations)
@@ -371,11 +343,15 @@ class FeedForward:
         """Itself."""
         return self
 
+    def meaning(self) -> dict[str, Any]:
+        """The arguments besides the layers."""
+        names = ("output", "threshold", "classes", "feature_names", "dtype")
+        return {name: getattr(self, name) for name in names}
+
     def with_options(self, **changed: Any) -> FeedForward:
         """The same network with other arguments."""
-        kept = ("weights", "output", "threshold", "classes", "feature_names", "dtype")
-        same = {"biases": self.given_biases, "activation": self.activations, **{k: getattr(self, k) for k in kept}}
-        return type(self)(**{**same, **changed})
+        layers = {"weights": self.weights, "biases": self.given_biases, "activation": self.activations}
+        return type(self)(**{**layers, **self.meaning(), **changed})
 
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:
         """The same network with other names of its inputs."""

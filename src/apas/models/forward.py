@@ -7,11 +7,6 @@ products become one matrix product per sample, which is what large layers want.
 
 With few rows the product ``a @ (W + delta U)`` is taken as ``a @ W + (delta a) @ U``, which saves writing the shifted
 weights; with many rows these are written once and shared by all rows.
-
-For gradients, one pass forward keeps the inputs of each layer and the derivatives at its pre-activations, one pass
-backward multiplies them. With `moves`, every row has weights of its own: the products are one small matrix product per
-row, whose result does not depend on the other rows, and rows go through in blocks whose weights stay in memory that is
-bounded.
 """
 
 from __future__ import annotations
@@ -77,11 +72,8 @@ SMOOTH: dict[str, Callable[[Floats], object]] = {"silu": _silu, "gelu_tanh": _ge
 # Those that have some are leaky_relu(slope below 0), clip(both ends), elu(height below 0) and softplus(steepness, from
 # what product of it and the argument on it is the identity).
 #: What older names stand for.
-_SHORT = {
-    "relu": ("leaky_relu", (0.0,)),
-    "leaky_relu": ("leaky_relu", (LEAKY_SLOPE,)),
-    "hard_tanh": ("clip", (-1.0, 1.0)),
-}
+_SHORT: dict[str, tuple[str, tuple[float, ...]]] = {"relu": ("leaky_relu", (0.0,)), "hard_tanh": ("clip", (-1.0, 1.0))}
+_SHORT["leaky_relu"] = "leaky_relu", (LEAKY_SLOPE,)
 
 
 @cache
@@ -327,9 +319,8 @@ def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Bloc
         return
     theta = net.parameters
     if moves.shape != (len(X), len(theta)):
-        raise InputError(
-            f"`moves` must hold one change per row and parameter, shape {(len(X), len(theta))}, got {moves.shape}."
-        )
+        must = "`moves` must hold one change per row and parameter,"
+        raise InputError(f"{must} shape {(len(X), len(theta))}, got {moves.shape}.")
     step = max(1, GRADIENT_BLOCK // len(theta))
     for start in range(0, len(X), step):
         parts = theta.split(moves[start : start + step] + theta.values)

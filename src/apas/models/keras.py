@@ -17,32 +17,17 @@ from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
+_BY_HEAD = {"sigmoid": "probability", "softmax": "probabilities"}
 #: Layers that change no number once the model is trained.
-SILENT = (
-    "InputLayer",
-    "Dropout",
-    "AlphaDropout",
-    "GaussianDropout",
-    "GaussianNoise",
-    "ActivityRegularization",
-    "Identity",
-)
+SILENT = {"InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "Identity"}
+SILENT |= {"ActivityRegularization"}
 #: Activations of `ChainBuilder`, with their settings, by Keras's names for functions.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    name: (name,) for name in ("relu", "tanh", "sigmoid", "gelu", "silu", "softmax")
-}
-_FUNCTIONS |= {"linear": (), "elu": ("elu", 1.0), "leaky_relu": ("leaky_relu", 0.2), "relu6": ("clip", 0.0, 6.0)}
-_FUNCTIONS |= {"hard_tanh": ("clip", -1.0, 1.0), "softplus": ("softplus",)}
+_SAME = ("relu", "tanh", "sigmoid", "gelu", "silu", "softmax", "softplus")
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {"linear": (), **{name: (name,) for name in _SAME}, "elu": ("elu", 1.0)}
+_FUNCTIONS |= {"leaky_relu": ("leaky_relu", 0.2), "relu6": ("clip", 0.0, 6.0), "hard_tanh": ("clip", -1.0, 1.0)}
 #: Operations on tensors that are the same functions, by the names of their classes.
-_OPERATIONS = {
-    "Relu": "relu",
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Silu": "silu",
-    "Relu6": "relu6",
-    "HardTanh": "hard_tanh",
-}
-_OPERATIONS |= {"Softplus": "softplus", "Softmax": "softmax"}
+_OPERATIONS = {name.title(): name for name in ("relu", "tanh", "sigmoid", "silu", "relu6", "softplus", "softmax")}
+_OPERATIONS["HardTanh"] = "hard_tanh"
 
 
 def from_keras(
@@ -68,16 +53,14 @@ def from_keras(
     except NotDense as why:
         return _called_as_it_is(model, str(why), output, input_shape, said)
     found = chain.plain() or ChainModel(chain, reader.builder.parameters())
-    return KerasModel(model, found, chain.network, kind, reader.shape, reader.scaler)
+    return KerasModel(model, found, chain.network, kind, reader)
 
 
 class _LayerReader:
     """Follows the layers of a model, with the number of a value for what each gives."""
 
     def __init__(self, model: Any, input_shape: Sequence[int] | None) -> None:
-        self.shape = tuple(input_shape if input_shape is not None else getattr(model, "input_shape", None) or ())[
-            0 if input_shape is not None else 1 :
-        ]
+        self.shape = tuple(_input_shape(model) if input_shape is None else input_shape)
         if not self.shape or not all(isinstance(n, int | np.integer) for n in self.shape):
             raise NotDense(f"{type(model).__name__} does not say what one input looks like")
         self.flat = len(self.shape) == 1
@@ -152,10 +135,8 @@ class _LayerReader:
                 raise NotDense(f"{layer.name} is a Dense layer that is quantized or has LoRA weights")
             kernel, width = self._entries(layer, "kernel"), self.builder.width(value)
             if value == 0 and len(kernel.values) != width:
-                raise InputError(
-                    f"`input_shape` of as_model is {self.shape}, but the first layer takes {len(kernel.values)} "
-                    "numbers."
-                )
+                why = f"`input_shape` of as_model is {self.shape},"
+                raise InputError(f"{why} but the first layer takes {len(kernel.values)} numbers.")
             value = self.builder.affine(value, kernel, self._entries(layer, "bias") if layer.use_bias else None)
             return self._activate(value, *self._function(layer))
         if kind == "BatchNormalization":
@@ -223,33 +204,31 @@ class _LayerReader:
     def finish(self, last: int, output: str | None, said: dict[str, Any]) -> tuple[str, DenseChain]:
         """What the numbers are that the model gives, and the chain in front of its sigmoid or softmax."""
         last, head = self.builder.before(last, "sigmoid", "softmax")
-        told, ending = (
-            {"sigmoid": "probability", "softmax": "probabilities"}.get(head),
-            self.builder.nodes[last].activation,
-        )
+        told, ending = _BY_HEAD.get(head), self.builder.nodes[last].activation
         if told is None and ending != "identity":
             raise Unsupported(f"the Keras model ends in the activation {ending}, which says nothing about classes.")
         if output is not None and told is not None and output != told:
             raise InputError(f'`output` of as_model is "{output}", but the model ends in a {head}; leave it out.')
         if told is None and output not in ("logit", "logits"):
-            raise InputError(
-                "`output` of as_model must say what the model's numbers are, since its last layer is linear; pass "
-                'apas.as_model(model, output="logit") for one logit, or "logits" for one per class'
-                f"{'' if output is None else f', got {output!r}'}."
-            )
+            must = "`output` of as_model must say what the model's numbers are, since its last layer is linear; pass"
+            got = "" if output is None else f", got {output!r}"
+            how = 'apas.as_model(model, output="logit") for one logit, or "logits" for one per class'
+            raise InputError(f"{must} {how}{got}.")
         kind, single = str(told or output), self.builder.width(last) == 1
         if single != (kind in ("logit", "probability")):
-            raise InputError(
-                f'`output` of as_model is "{kind}", but the model gives {self.builder.width(last)} numbers per row; '
-                "certify one model per label if several labels can hold at once."
-            )
-        how: dict[str, Any] = {"output": "sigmoid" if single else "softmax", "dtype": self.dtype, **said}
+            why = f'`output` of as_model is "{kind}", but the model gives {self.builder.width(last)} numbers per row;'
+            raise InputError(f"{why} certify one model per label if several labels can hold at once.")
+        said = {"output": "sigmoid" if single else "softmax", "dtype": self.dtype, **said}
         try:
-            return kind, self.builder.finish(last, self.builder.parameters(), **how)
+            return kind, self.builder.finish(last, self.builder.parameters(), **said)
         except ValueError as error:
             if isinstance(error, InputError):
                 raise
             raise NotDense(f"the Keras model is no network of layers: {error}") from None
+
+
+def _input_shape(model: Any) -> Any:
+    return (getattr(model, "input_shape", None) or ())[1:]
 
 
 def _is_keras(layer: Any) -> bool:
@@ -283,10 +262,8 @@ def _dtype(model: Any) -> str:
     layers = model._flatten_layers()
     kinds = {str(layer.dtype if type(layer).__name__ == "InputLayer" else layer.compute_dtype) for layer in layers}
     if not kinds <= {"float32", "float64"}:
-        raise Unsupported(
-            f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32 "
-            'and float64 alone; build it with dtype="float32".'
-        )
+        why = f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32"
+        raise Unsupported(f'{why} and float64 alone; build it with dtype="float32".')
     # most backends multiply float64 matrices in float32 (PyTorch's does): Keras says by its rules of promotion
     precise = kinds == {"float64"} and sys.modules["keras"].backend.result_type("float64", "float64") == "float64"
     return "float64" if precise else "float32"
@@ -305,8 +282,8 @@ def _called_as_it_is(model: Any, why: str, output: str | None, input_shape: Any,
     from apas.models.torch.adapter import KerasModule, from_torch
 
     last = model.layers[-1].get_config().get("activation") if model.layers else None
-    told = {"sigmoid": "probability", "softmax": "probabilities"}.get(last if isinstance(last, str) else "")
-    shape = input_shape if input_shape is not None else (getattr(model, "input_shape", None) or ())[1:] or None
+    told = _BY_HEAD.get(last if isinstance(last, str) else "")
+    shape = input_shape if input_shape is not None else _input_shape(model) or None
     module = KerasModule(model, why).eval()
     return from_torch(module, output=output or told, input_shape=shape, **said)
 
@@ -315,16 +292,11 @@ class KerasModel(ModelWrapper):
     """A dense Keras model, computed in float64 by NumPy; a Normalization layer at its beginning is preprocessing."""
 
     def __init__(
-        self,
-        model: Any,
-        inner: FeedForward | ChainModel,
-        network: FeedForward,
-        kind: str,
-        shape: tuple[int, ...],
-        scaler: tuple[Floats, Floats] | None,
+        self, model: Any, inner: FeedForward | ChainModel, network: FeedForward, kind: str, reader: _LayerReader
     ) -> None:
         super().__init__(inner)
-        self._model, self._network, self._kind, self._shape, self._scaler = model, network, kind, shape, scaler
+        self._model, self._network, self._kind, self._shape = model, network, kind, reader.shape
+        self._scaler = scaler = reader.scaler
         if scaler is not None:  # a model that takes rows as they are offers no encoder
             self.n_raw_features, self.encode = network.n_features, self._encode
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.errors import InputError
-from apas.models.base import Parameters
+from apas.models.base import Parameters, by_delta
 from apas.models.digest import canonical
 from apas.models.predictor import Predictor
 
@@ -23,23 +23,14 @@ class ParametricModel(Predictor):
         What may move: one vector, or named arrays.
     score : callable
         Takes the parameters, in the form in which they were given (an array, or a dict of arrays), and rows; gives
-        numbers as the function of a `Predictor` does.
+        numbers as the function of a `Predictor` does. It is called once per shifted model.
     output : {"probability", "score"}
         What the numbers are.
-    classes : sequence
-        The labels; of two, the second is class 1.
-    feature_names, n_features, threshold : optional
+    classes, feature_names, n_features, threshold : optional
         As of `Predictor`.
-
-    Notes
-    -----
-    The function is called once per shifted model: a claim from 1,379 draws takes 1,379 calls. It has no gradients and
-    no intervals: `Sampling` speaks of it, worst-case methods do not.
 
     Examples
     --------
-    A scorecard, of which every weight may move by 0.1.
-
     >>> import apas
     >>> card = ParametricModel([2.0, -1.0], lambda w, X: X @ w, output="score", classes=("no", "yes"), n_features=2)
     >>> apas.certify(card, [[3.0, 1.0]], 0.1, target="yes", rng=0)[0].verdict.name
@@ -59,8 +50,8 @@ class ParametricModel(Predictor):
     ) -> None:
         if not callable(score):
             raise InputError(f"`score` of ParametricModel must be a function of parameters and rows, got {score!r}.")
-        self._score = score
-        self.parameters, self._single = _read_parameters(parameters)
+        self._score, self._single = score, not isinstance(parameters, Parameters | Mapping)
+        self.parameters = _read_parameters(parameters)
         more: dict[str, Any] = {"feature_names": feature_names, "n_features": n_features, "threshold": threshold}
         super().__init__(self._base, output=output, classes=classes, **more)
 
@@ -74,10 +65,8 @@ class ParametricModel(Predictor):
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
-        sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
         margins = np.empty((len(directions), len(X)))
-        for size in np.unique(sizes).tolist():
-            rows = np.flatnonzero(sizes == size)
+        for size, rows in by_delta(delta, len(X)):
             wanted = target[rows] if isinstance(target, np.ndarray) and target.shape == (len(X),) else target
             for number, direction in enumerate(directions):
                 values = self.parameters.values + size * direction
@@ -93,10 +82,9 @@ class ParametricModel(Predictor):
         return f"<ParametricModel with {len(self.parameters)} parameters, classes {list(self.classes)}>"
 
 
-def _read_parameters(given: Any) -> tuple[Parameters, bool]:
-    """The parameters, and whether they were given as one array."""
+def _read_parameters(given: Any) -> Parameters:
     if isinstance(given, Parameters):
-        return given, False
+        return given
     named = dict(given) if isinstance(given, Mapping) else {"parameters": given}
     try:
         arrays = [np.array(values, dtype=np.float64) for values in named.values()]
@@ -107,5 +95,4 @@ def _read_parameters(given: Any) -> tuple[Parameters, bool]:
         told = f"must be finite numbers, or names with arrays, got {given!r}"
         raise InputError(f"`parameters` of ParametricModel {told}.")
     names = [str(name) for name in named]
-    kinds = ["weight"] * len(names)
-    return Parameters.from_arrays(arrays, names=names, kinds=kinds, layers=names), not isinstance(given, Mapping)
+    return Parameters.from_arrays(arrays, names=names, kinds=["weight"] * len(names), layers=names)

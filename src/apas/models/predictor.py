@@ -1,14 +1,16 @@
 """`Predictor`: a classifier that can only predict, such as boosted trees, a forest, a calibrated model or a function.
 
-What it learned is not a vector that could be shifted, so it has no parameters: its changes are refits. Rows go to it
-as they are, also with categories and missing values; between the two they travel as a matrix of numbers (`Cells`).
+Rows go to it as they are, also with categories and missing values; until then they are a matrix of numbers (`Cells`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_integer, check_names, check_number, check_probability, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import NO_PARAMETERS, Parameters, class_indices
+from apas.models.base import NO_PARAMETERS, Parameters, class_indices, not_fitted
 from apas.models.digest import canonical
 from apas.models.forward import margins_from_scores
 
@@ -42,11 +44,7 @@ def is_coded(X: Floats) -> Bools:
 
 
 class Cells:
-    """Rows of a table as a matrix of finite numbers, and back: numbers are themselves, other cells have codes.
-
-    The code of a cell is made of its text alone, so that it is the same in every process and in every file; which cell
-    a code stands for is remembered.
-    """
+    """Rows of a table as a matrix of finite numbers, and back: numbers are themselves, other cells have codes."""
 
     def __init__(self) -> None:
         self._cells: dict[float, Any] = {}
@@ -79,8 +77,7 @@ class Cells:
     def _cell(self, cell: Any) -> float:
         if isinstance(cell, int | float | np.integer | np.floating) and not isinstance(cell, bool):
             return float(self._numbers(np.array(float(cell))))
-        missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
-        return self._code(None if missing else cell)
+        return self._code(None if type(cell).__name__ in ("NoneType", "NAType", "NaTType") else cell)
 
     def _code(self, cell: Any) -> float:
         """A number for a cell: 52 bits of a SHA-256 of its type and text, as a fraction beyond all data."""
@@ -113,7 +110,10 @@ class Cells:
         columns = {}
         for j, (name, kind) in enumerate(zip(names, kinds, strict=True)):
             column = self._decode_column(pd, codes[:, j], coded[:, j], kind)
-            columns[name] = column if j not in self.categories else self._as_category(pd, column)
+            if j in self.categories and not hasattr(column := pd.Series(column), "cat"):
+                # whole numbers come back as such: categories of another type would be other ones
+                column = column.infer_objects().convert_dtypes().astype(object).astype("category")
+            columns[name] = column
         return pd.DataFrame(columns)
 
     def places(self, codes: Floats, labels: Mapping[int, Sequence[Any]]) -> Floats:
@@ -145,14 +145,6 @@ class Cells:
         except (TypeError, ValueError):
             return cells
 
-    @staticmethod
-    def _as_category(pd: Any, column: Any) -> Any:
-        cells = pd.Series(column)
-        if hasattr(cells, "cat"):
-            return cells
-        # whole numbers come back as such: categories of another type would be other ones
-        return cells.infer_objects().convert_dtypes().astype(object).astype("category")
-
 
 class Predictor:
     """A classifier of which nothing is known but what it predicts: a function, a rule, a remote service.
@@ -170,10 +162,8 @@ class Predictor:
         margins are 1 and -1.
     classes : sequence
         The labels; of two, the second is class 1.
-    feature_names : sequence of str, optional
-        Names of the columns.
-    n_features : int, optional
-        Number of columns, where they have no names; the first rows tell it otherwise.
+    feature_names, n_features : optional
+        Names of the columns, or their number where they have none; the first rows tell it otherwise.
     threshold : float, optional
         From which number on a row of two classes is of class 1: 0.5 for probabilities, 0 for scores unless given.
 
@@ -210,18 +200,15 @@ class Predictor:
         width = None if n_features is None else check_integer(n_features, "n_features", "Predictor", least=1)
         self.feature_names = check_names(feature_names, width)
         self._width = width if self.feature_names is None else len(self.feature_names)
-        self.threshold = self._check_threshold(threshold)
-        self._cells = Cells()
-
-    def _check_threshold(self, threshold: Any) -> float:
-        if threshold is None:
-            return 0.5 if self.output == "probability" else 0.0
-        if len(self.classes) > 2:
-            raise InputError("`threshold` of Predictor is for two classes, got more of them; leave it out.")
-        if self.output == "class":
-            raise InputError("`threshold` of Predictor is for numbers, but the function gives classes; leave it out.")
-        check = check_probability if self.output == "probability" else check_number
-        return check(threshold, "threshold", "Predictor")
+        self.threshold, self._cells = 0.5 if output == "probability" else 0.0, Cells()
+        if threshold is not None:
+            if len(self.classes) > 2:
+                raise InputError("`threshold` of Predictor is for two classes, got more of them; leave it out.")
+            if output == "class":
+                why = "`threshold` of Predictor is for numbers, but the function gives classes"
+                raise InputError(f"{why}; leave it out.")
+            check = check_probability if output == "probability" else check_number
+            self.threshold = check(threshold, "threshold", "Predictor")
 
     @property
     def n_features(self) -> int:
@@ -252,27 +239,28 @@ class Predictor:
         return self._settle(margins_from_scores(numbers.reshape(len(X), -1), wanted, 0.0), rows, wanted)
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
-        """Margins with the sign that the model's own decision gives them; a function has no other than its numbers."""
-        return margins
+        return margins  # a function has no other decision than its numbers
 
     def _rows(self, X: Floats) -> Any:
-        """Encoded rows as the function takes them."""
         return self._cells.decode(X, self.feature_names)
 
     def _numbers(self, rows: Any, function: Callable[[Any], Any]) -> Floats:
         """Scores, or logits and logarithms of probabilities, (rows,) for two classes and (rows, classes) for more."""
         count, classes = len(rows), len(self.classes)
         if self.output == "class":
-            given = self._class_numbers(np.asarray(function(rows), dtype=object), count)
+            told = np.asarray(function(rows), dtype=object)
+            if told.shape != (count,) or not set(told.tolist()) <= set(self.classes):
+                shown = told.shape if told.shape != (count,) else next(c for c in told if c not in self.classes)
+                must = f"the model must predict one of {list(self.classes)} per row ({count})"
+                raise InputError(f"{must}, got {shown!r}.")
+            given = class_indices(self.classes, told, count)
             return np.asarray(2.0 * given - 1.0 if classes == 2 else np.eye(classes)[given], dtype=np.float64)
         numbers = np.asarray(function(rows), dtype=np.float64)
         if numbers.ndim == 2 and numbers.shape[1] == 1:
             numbers = numbers[:, 0]
         if numbers.shape not in {(count, classes), (count,) if classes == 2 else None}:
-            raise InputError(
-                f"`function` of Predictor must give one number per row ({count}) for two classes, or one column per "
-                f"class ({classes}), got shape {numbers.shape}."
-            )
+            must = f"`function` of Predictor must give one number per row ({count}) for two classes,"
+            raise InputError(f"{must} or one column per class ({classes}), got shape {numbers.shape}.")
         if self.output == "score":
             if numbers.ndim == 2 and classes == 2:  # of two columns the difference decides, as of more
                 return np.asarray(numbers[:, 1] - numbers[:, 0] - self.threshold)
@@ -281,17 +269,9 @@ class Predictor:
             raise InputError('`function` of Predictor must give numbers in [0, 1] with output="probability".')
         if classes > 2:
             return np.log(np.maximum(numbers, LEAST))
-        return self._logit(numbers if numbers.ndim == 1 else numbers[:, 1])
-
-    def _class_numbers(self, given: Array, count: int) -> Indices:
-        if given.shape != (count,) or not set(given.tolist()) <= set(self.classes):
-            shown = given.shape if given.shape != (count,) else next(c for c in given if c not in self.classes)
-            raise InputError(f"the model must predict one of {list(self.classes)} per row ({count}), got {shown!r}.")
-        return class_indices(self.classes, given, count)
-
-    def _logit(self, p: Floats) -> Floats:
-        """``logit(p) - logit(threshold)``, whose sign is that of the comparison, whatever the logarithms round to."""
-        inner, level = np.clip(p, LEAST, MOST), self.threshold
+        # logit(p) - logit(threshold), whose sign is that of the comparison, whatever the logarithms round to
+        p, level = numbers if numbers.ndim == 1 else numbers[:, 1], self.threshold
+        inner = np.clip(p, LEAST, MOST)
         margins = np.log(inner) - np.log1p(-inner) - (np.log(level) - np.log1p(-level))
         return np.asarray(np.where(p >= level, np.maximum(margins, 0.0), np.minimum(margins, -SIGN)))
 
@@ -389,8 +369,6 @@ class LibraryPredictor(Predictor):
     def content_digest(self) -> str:
         """SHA-256 over what it has learned, by the library's own account of it."""
         if self._digest is None:
-            import json
-
             told = self._content()
             text = told if isinstance(told, str) else json.dumps(told, sort_keys=True)
             self._digest = hashlib.sha256(text.encode()).hexdigest()
@@ -426,27 +404,20 @@ def check_is_classifier(estimator: Any, labels: int = 1) -> None:
     if labels > 1 or isinstance(classes, list) or np.ndim(classes) > 1:
         raise Unsupported(f"this {name} was fitted for several labels at once; certify one classifier per label.")
     if len(classes) == 1:
-        raise InputError(
-            f"the model must tell classes apart, but this {name} was fitted to rows of class {classes[0]}."
-        )
+        must = "the model must tell classes apart,"
+        raise InputError(f"{must} but this {name} was fitted to rows of class {classes[0]}.")
 
 
 def from_classifier(
     estimator: Any,
     *,
     threshold: float = 0.5,
-    feature_names: Sequence[str] | None = None,
-    passed_names: Sequence[str] | None = None,
-    n_features: int | None = None,
     score: Callable[[Any], Any] | None = None,
     content: Callable[[], Any] | None = None,
-    categories: frozenset[int] = frozenset(),
+    **options: Any,
 ) -> LibraryPredictor:
-    """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`.
-
-    `score` gives its raw scores if the library has a way of its own; `content` what it has learned; `categories` are
-    columns that it takes only as pandas categories.
-    """
+    """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`."""
+    # `score` gives its raw scores if the library has a way of its own; `content` what it has learned
     level, output = None, "score"
     if threshold != 0.5:
         if not hasattr(estimator, "predict_proba"):
@@ -467,20 +438,9 @@ def from_classifier(
     # scikit-learn's SVC gives the class with most votes, and the first of them where several have as many; and its
     # nearest centroids are those by another distance than the one in their scores
     always = (several and not getattr(estimator, "break_ties", True)) or hasattr(estimator, "centroids_")
-    return LibraryPredictor(
-        estimator,
-        score,
-        decide=estimator.predict if threshold == 0.5 else None,
-        content=(lambda: canonical(estimator)) if content is None else content,
-        passed_names=passed_names,
-        always=always,
-        categories=categories,
-        output=output,
-        classes=classes,
-        feature_names=feature_names,
-        n_features=n_features,
-        threshold=None if several else level,
-    )
+    options |= {"output": output, "classes": classes, "threshold": None if several else level, "always": always}
+    decide, told = estimator.predict if threshold == 0.5 else None, content or (lambda: canonical(estimator))
+    return LibraryPredictor(estimator, score, decide=decide, content=told, **options)
 
 
 def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, float]:
@@ -497,3 +457,102 @@ def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, floa
     if method == "decision_function":
         return inner.decision_function, "score", -level if first else level
     return inner.predict_proba, "probability", 1.0 - level if first else level
+
+
+def from_booster(
+    estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None
+) -> LibraryPredictor:
+    """Read a fitted classifier of one of the three libraries, without changing it."""
+    library = next(cls.__module__.split(".")[0] for cls in type(estimator).__mro__ if cls.__module__[0] != "_")
+    names, option, content = _LIBRARIES[library]
+    if not hasattr(estimator, "predict_proba"):
+        why = f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the"
+        raise Unsupported(f"{why} fitted {_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it.")
+    try:
+        fitted = estimator.n_features_in_ is not None
+    except Exception:  # noqa: BLE001  (each library says in its own way that there is nothing yet)
+        fitted = False
+    if not fitted:
+        raise not_fitted(estimator)
+    check_is_classifier(estimator, _count_labels(estimator, library))
+    known = names(estimator)
+    raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
+    return from_classifier(
+        estimator,
+        threshold=threshold,
+        feature_names=known if feature_names is None else feature_names,
+        passed_names=known,
+        # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
+        n_features=len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_),
+        score=raw,
+        content=lambda: content(estimator),
+        categories=frozenset(_categories(estimator, library)),
+    )
+
+
+def _count_labels(estimator: Any, library: str) -> int:
+    """How many labels a row has at once; LightGBM knows one."""
+    if library == "xgboost":
+        said = json.loads(estimator.get_booster().save_config())["learner"]["learner_model_param"]
+        return int(said.get("num_target", 1))
+    # of a file its reader has looked at that, and what else it says about settings may be damaged
+    known = library == "catboost" and not hasattr(estimator, "settings_lost_")
+    said = estimator.get_all_params() if known else {}
+    return 2 if str(said.get("loss_function")).startswith(("MultiLogloss", "MultiCrossEntropy")) else 1
+
+
+def _categories(estimator: Any, library: str) -> list[int]:
+    """Columns that the library takes only as pandas categories, whose levels it knows: their order is its own."""
+    if library == "lightgbm" and (levels := estimator.booster_.pandas_categorical):
+        infos = estimator.booster_.dump_model(num_iteration=1)["feature_infos"]
+        infos = [infos.get(name) for name in estimator.booster_.feature_name()]
+        found = [j for j, info in enumerate(infos) if info and info["values"]]
+        constant = [j for j, info in enumerate(infos) if not info]  # of which it tells nothing
+        return found + constant if len(levels) == len(found + constant) else found
+    if library != "xgboost" or "c" not in (estimator.get_booster().feature_types or ()):
+        return []
+    # before 3.1 XGBoost went by the number of a level in the table at hand, so that the table must have all of them
+    known = _xgboost_content(estimator)["learner"]["gradient_booster"]["model"].get("cats", {}).get("enc", ())
+    return [j for j, levels in enumerate(known) if levels["values"]]
+
+
+def _xgboost_content(estimator: Any) -> Any:
+    told = json.loads(bytes(estimator.get_booster().save_raw("json")))
+    del told["version"]  # an update of the library is not another model
+    return told
+
+
+def _given_names(names: Any, made_up: str) -> list[str] | None:
+    """Names of the columns it was fitted with, unless the library has numbered them itself."""
+    return None if [*names] == [f"{made_up}{i}" for i in range(len(names))] else [*names]
+
+
+def _lightgbm_content(estimator: Any) -> str:
+    # the settings of the training follow the trees; what decides is before them, but for the categories behind
+    text: str = estimator.booster_.model_to_string()
+    trees, _, rest = text.partition("\nparameters:")
+    return trees + rest.partition("end of parameters")[2]
+
+
+def catboost_file(estimator: Any, kind: str) -> bytes:
+    """A fitted classifier of CatBoost in one of the library's formats, "cbm" or "json"."""
+    with tempfile.TemporaryDirectory() as folder:  # the library writes files only
+        file = Path(folder) / f"model.{kind}"
+        estimator.save_model(str(file), format=kind)
+        return file.read_bytes()
+
+
+def _catboost_content(estimator: Any) -> Any:
+    told = json.loads(catboost_file(estimator, "json"))
+    about = told.pop("model_info", {})  # when it was trained and by which version are not what it answers
+    return {**told, "classes": about.get("class_params"), "threshold": about.get("output_options")}
+
+
+_CLASSIFIERS = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
+#: Per library: names of the columns it was fitted with, how `predict` is asked for raw scores, what it has learned.
+_LIBRARIES: dict[str, tuple[Callable[[Any], list[str] | None], dict[str, Any], Callable[[Any], Any]]] = {
+    "xgboost": (lambda one: one.get_booster().feature_names, {"output_margin": True}, _xgboost_content),
+    "lightgbm": (lambda one: _given_names(one.feature_name_, "Column_"), {"raw_score": True}, _lightgbm_content),
+}
+_RAW = {"prediction_type": "RawFormulaVal"}
+_LIBRARIES["catboost"] = (lambda one: _given_names(one.feature_names_, ""), _RAW, _catboost_content)

@@ -12,10 +12,10 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import ModelWrapper
+from apas.models.base import ModelWrapper, not_fitted
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
-from apas.models.predictor import from_classifier
+from apas.models.predictor import check_is_classifier, from_classifier
 
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {
@@ -168,9 +168,8 @@ def _check_fitted(estimator: Any, final: Any) -> None:
     # what a class of scikit-learn's own is, its name tells, and its tags take as long as a small model to read
     known = type(final).__module__.startswith("sklearn.") and (name in LINEAR or name == "MLPClassifier")
     if not known and is_regressor(final):
-        raise Unsupported(
-            f"{name} is a regressor: it has no classes, so no counterfactual can be valid; pass a classifier."
-        )
+        why = f"{name} is a regressor: it has no classes, so no counterfactual can be valid;"
+        raise Unsupported(f"{why} pass a classifier.")
     if hasattr(final, "best_estimator_"):
         raise Unsupported(f"{name} is a search over models; pass its .best_estimator_.")
     if not known and not is_classifier(final):
@@ -179,16 +178,18 @@ def _check_fitted(estimator: Any, final: Any) -> None:
         check_is_fitted(estimator)
         check_is_fitted(final)
     except NotFittedError:
-        raise InputError(
-            f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first."
-        ) from None
+        raise not_fitted(estimator) from None
 
 
 def _network(final: Any, threshold: float) -> FeedForward:
+    binarizer = getattr(final, "_label_binarizer", None)
+    multilabel = binarizer is not None and str(binarizer.y_type_).startswith("multilabel")
+    if multilabel or isinstance(final.classes_, list) or np.ndim(final.classes_) != 1:
+        check_is_classifier(final, 2)
     # float32 rows meet float32 coefficients: the coarsest arithmetic in which scikit-learn computes with them
     first = final.coefs_[0] if type(final).__name__ == "MLPClassifier" else final.coef_
     dtype = "float32" if np.asarray(first).dtype.itemsize < 8 else "float64"
-    how: dict[str, Any] = {"threshold": threshold, "classes": _classes(final), "dtype": dtype}
+    how: dict[str, Any] = {"threshold": threshold, "classes": final.classes_, "dtype": dtype}
     if type(final).__name__ == "MLPClassifier":
         output = "sigmoid" if final.out_activation_ == "logistic" else "softmax"
         activation = ACTIVATION[final.activation]
@@ -204,16 +205,6 @@ def _network(final: Any, threshold: float) -> FeedForward:
     if threshold != 0.5:
         raise InputError(f"`threshold` applies to probabilities, but {type(final).__name__} gives none; leave it out.")
     return FeedForward([weights], [biases], output="identity", **{**how, "threshold": 0.0})
-
-
-def _classes(final: Any) -> list[Any]:
-    binarizer = getattr(final, "_label_binarizer", None)
-    multilabel = binarizer is not None and str(binarizer.y_type_).startswith("multilabel")
-    if multilabel or isinstance(final.classes_, list) or np.ndim(final.classes_) != 1:
-        raise Unsupported(
-            f"this {type(final).__name__} was fitted for several labels at once; certify one classifier per label."
-        )
-    return [c.item() if isinstance(c, np.generic) else c for c in final.classes_]
 
 
 def _encoded_names(encoder: Any, raw: tuple[str, ...] | None) -> tuple[str, ...] | None:

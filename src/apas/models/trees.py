@@ -235,7 +235,7 @@ def _lightgbm_tree(text: str, k: int, outputs: int) -> _Nodes:
 
 
 def _catboost(estimator: Any) -> _Ensemble:
-    from apas.models.boosting import catboost_file  # which imports what imports this
+    from apas.models.predictor import catboost_file  # which imports what imports this
 
     told = json.loads(catboost_file(estimator, "json"))
     about = {f["feature_index"]: f for f in told["features_info"]["float_features"]}

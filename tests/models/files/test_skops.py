@@ -42,8 +42,8 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 import apas
-from apas.models.digest import model_digest
-from apas.models.files.skops import UNUSED, is_known, public_module
+from apas.models.digest import LEFTOVERS, model_digest
+from apas.models.files.skops import is_known, public_module
 
 
 def dump(estimator, path, **options):
@@ -148,12 +148,12 @@ def test_compressed_files(tmp_path):
 
 def test_leftovers_of_training_are_not_made(tmp_path):
     classifier = MLPClassifier(**MLP, random_state=0).fit(X, TWO)
-    assert {"_optimizer", "_random_state"} <= UNUSED & set(vars(classifier))
+    assert {"_optimizer", "_random_state"} <= LEFTOVERS & set(vars(classifier))
     dump(classifier, tmp_path / "net.skops")
     with zipfile.ZipFile(tmp_path / "net.skops") as archive:
         assert "RandomStateNode" in json.dumps(json.loads(archive.read("schema.json")))
     loaded = apas.load_model(tmp_path / "net.skops")
-    assert not UNUSED & set(vars(loaded.estimator))
+    assert not LEFTOVERS & set(vars(loaded.estimator))
 
 
 REFUSED = {

@@ -96,8 +96,8 @@ FAR_BELOW = 2.0**-24
 #: Rounds of shrinking delta and searching again, by short searches and by long ones, and the relative gain below which
 #: a row has come to rest.
 ROUNDS, LONG_ROUNDS, REST = 8, 2, 1e-4
-#: How many times shorter the first searches are.
-SHORT = 4
+#: How many times shorter the first searches are; how many coordinates the starts of one have together, two at least.
+SHORT, TOGETHER = 4, 4000
 #: Halvings of a bracket around the delta at which a given direction begins to fail.
 HALVINGS = 30
 #: By how much delta is raised until the witness stands up to confirmation.
@@ -233,14 +233,16 @@ def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> t
     broken = np.flatnonzero(np.isfinite(delta))
     if len(broken):
         delta[broken] = _lower_deltas(space.take(broken), points[broken], start[broken], delta[broken])
-    # short searches come to rest where long ones do, as a rule; a long one has the last word
+    # short searches come to rest where long ones do, as a rule, and so do those of few starts; a long one has the last
+    # word
+    restarts = min(attack.restarts, max(2, TOGETHER // max(1, space.landscape.size)))
     for steps, rounds in () if space.closed_form else ((attack.steps // SHORT, ROUNDS), (attack.steps, LONG_ROUNDS)):
         rows = broken
         for _ in range(rounds):
             if not len(rows):
                 break
             part = space.take(rows).at(delta[rows])
-            found = part.search(restarts=attack.restarts, steps=steps, warm=points[rows])
+            found = part.search(restarts=restarts, steps=steps, warm=points[rows])
             worse = np.flatnonzero(found.margins < 2 * part.goal)
             rows, before = rows[worse], delta[rows[worse]]
             if len(rows):

@@ -21,7 +21,7 @@ from apas.display.progress import Progress
 from apas.errors import Unsupported
 from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse, Unbounded
+from apas.shifts.base import Ball, Bounded, Box, Ellipsoid, Finite, MovesInput, Region, Sparse, Unbounded
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
@@ -55,6 +55,20 @@ def no_worst_case(question: Question, name: str) -> str | None:
         return None
     why = f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one"
     return f'{why} of them; use method="sampling", which speaks of most.'
+
+
+def no_network(question: Question, name: str) -> str | None:
+    """Why a model is no dense network, with the name of the layer; None if it is one, or the set has no shape."""
+    if question.network is not None:
+        return None
+    # a set that moves rows has a shape, but no place before there is a network
+    shifts = question.shifts
+    rows = offers(shifts, MovesInput) and offers(shifts, Bounded) and shifts.geometry(question.coordinates) is not None
+    if not rows and not isinstance(question.geometry, Region):
+        return None
+    why = question.model.not_dense() if offers(question.model, Chained) else ""
+    instead = f"use {'' if rows else 'Attack to look for a failing shift, or '}Sampling, for any model"
+    return f"{name} needs a dense network{why and f', but {why}'}; {instead}."
 
 
 def decide_rows(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
@@ -230,12 +244,7 @@ class Proof:
         """None for dense networks in boxes of shifts, else why not."""
         name, question = type(self).__name__, question.embedded
         geometry = question.geometry
-        complaint = no_worst_case(question, name)
-        if complaint is None and question.network is None and isinstance(geometry, Region):
-            why = question.model.not_dense() if offers(question.model, Chained) else ""
-            why = f", but {why}" if why else ""
-            instead = "use Attack to look for a failing shift, or Sampling, for any model"
-            return f"{name} needs a dense network{why}; {instead}."
+        complaint = no_worst_case(question, name) or no_network(question, name)
         if complaint is None and not isinstance(geometry, Box):
             instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Region) else "Sampling"
             if isinstance(geometry, Finite):

@@ -26,12 +26,13 @@ from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.interval_network import IntervalNetwork, IntervalNetworks
+from apas.certification.methods.bounds import no_network
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
-from apas.models.base import offers
+from apas.models.base import Chained, offers
 from apas.models.forward import parameter_gradients
 from apas.shifts.base import Box, Ellipsoid, Elliptical
 from apas.shifts.box_rounding import inside_box
@@ -250,6 +251,8 @@ class Enumeration:
         got, question = type(question.shifts).__name__, question.embedded
         if closed_share(question):
             return None
+        if offers(question.model, Chained) and (complaint := no_network(question, "Enumeration")) is not None:
+            return complaint
         if not isinstance(question.geometry, Box):
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
             return f'{needs}, got {got}; use method="sampling" for other sets.'
@@ -262,10 +265,8 @@ class Enumeration:
             needs = f"Enumeration needs parameters that are each used once, but {question.tied}"
             return f'{needs}; use method="sampling".'
         if question.network is None:
-            return (
-                f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one with "
-                'the same parameters; use method="sampling".'
-            )
+            needs = f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one"
+            return f'{needs} with the same parameters; use method="sampling".'
         return None
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:

@@ -1,9 +1,7 @@
 """Boosted trees in the files of their own libraries: XGBoost's `.ubj`, LightGBM's `.txt`, CatBoost's `.cbm`.
 
 None of them can run code. What a library would follow without looking, where children and features of a tree are, is
-checked here. Of CatBoost's format nobody but the library can tell: another process reads such a file first, and only
-what that one survives is read here. Such a file holds no settings of the training, and LightGBM's no class labels: see
-`container`.
+checked here. Of CatBoost's format nobody but the library can tell: another process reads such a file first.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,25 +23,14 @@ from apas._optional import require
 from apas._typing import Integers
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model
-from apas.models.boosting import catboost_file
-from apas.models.files.formats import (
-    BROKEN,
-    FEATURES,
-    NODES,
-    LoadOptions,
-    check_nodes,
-    first_line,
-    own_estimator,
-    read_classifier,
-    require_that as _require,
-)
+from apas.models.files import formats
+from apas.models.predictor import catboost_file
+
+_require = formats.require_that
 
 #: Which classes of a library an `.apas` file may name; the first is the one that a bare file becomes.
-CLASSIFIERS = {
-    "xgboost": ("XGBClassifier", "XGBRFClassifier"),
-    "lightgbm": ("LGBMClassifier",),
-    "catboost": ("CatBoostClassifier",),
-}
+CLASSIFIERS = {"xgboost": ("XGBClassifier", "XGBRFClassifier"), "lightgbm": ("LGBMClassifier",)}
+CLASSIFIERS |= {"catboost": ("CatBoostClassifier",)}
 
 
 def booster_bytes(estimator: Any) -> bytes:
@@ -60,12 +47,7 @@ def booster_bytes(estimator: Any) -> bytes:
 
 
 def read_booster(
-    path: Path,
-    raw: bytes,
-    library: str,
-    name: str = "",
-    settings: Mapping[str, Any] | None = None,
-    classes: Sequence[Any] | None = None,
+    path: Path, raw: bytes, library: str, name: str = "", settings: Any = None, classes: Any = None
 ) -> Any:
     """A classifier of one of the libraries from its own file, and from settings and labels that stand elsewhere."""
     module = require(library, feature=f"a model of {library}", extra="libraries")
@@ -78,16 +60,12 @@ def read_booster(
             if library == "xgboost" and estimator.get_params()[key] is not value:
                 setattr(estimator, key, value)
     except Exception as error:  # each library has errors of its own
-        if not isinstance(error, (*BROKEN, *_own_errors(module))):
+        own = type(error).__name__ in ("CatBoostError", "LightGBMError")
+        if not own and not isinstance(error, formats.BROKEN):
             raise
-        raise InputError(f"{path} cannot be read by {library}: {first_line(error)}") from None
+        raise InputError(f"{path} cannot be read by {library}: {formats.first_line(error)}") from None
     estimator.settings_lost_ = settings is None
     return estimator
-
-
-def _own_errors(module: Any) -> tuple[type[Exception], ...]:
-    named = (getattr(module, "CatBoostError", None), getattr(getattr(module, "basic", None), "LightGBMError", None))
-    return tuple(kind for kind in named if kind is not None)
 
 
 def _load_xgboost(estimator: Any, raw: bytes, classes: Any) -> None:
@@ -172,24 +150,20 @@ def _check_xgboost(learner: Any) -> None:
     names = (learner["feature_names"], learner["feature_types"])
     _require(all(len(part) in (0, width) for part in names), "its names are not one per feature")
     for tree in trees:
-        _check_nodes(tree, width)
-
-
-def _check_nodes(tree: Any, width: int) -> None:
-    about, n = tree["tree_param"], len(tree["left_children"])
-    whole = int(about["num_nodes"]) == n > 0 and {len(tree[name]) for name in _PER_NODE} == {n}
-    one = int(about["num_feature"]) == width and int(about["size_leaf_vector"]) <= 1
-    _require(whole and one and 0 <= int(about["num_deleted"]) < n, "a tree is of another kind")
-    columns = ("left_children", "right_children", "parents", "split_indices", "split_type")
-    left, right, parents, features, kinds = (np.asarray(tree[name], dtype=np.int64) for name in columns)
-    here, inner = np.arange(n), left != -1
-    _require(((right != -1) == inner).all(), NODES)
-    check_nodes((left, right), features, inner, width)
-    _require(all((parents[child[inner]] == here[inner]).all() for child in (left, right)), NODES)
-    nodes, starts, sizes = (tree[f"categories_{key}"] for key in ("nodes", "segments", "sizes"))
-    spans = zip(starts, sizes, strict=True)
-    known = len(nodes) == len(starts) and set(here[inner & (kinds == 1)].tolist()) <= set(nodes) <= set(range(n))
-    _require(known and all(0 <= at <= at + size <= len(tree["categories"]) for at, size in spans), NODES)
+        about, n = tree["tree_param"], len(tree["left_children"])
+        whole = int(about["num_nodes"]) == n > 0 and {len(tree[name]) for name in _PER_NODE} == {n}
+        one = int(about["num_feature"]) == width and int(about["size_leaf_vector"]) <= 1
+        _require(whole and one and 0 <= int(about["num_deleted"]) < n, "a tree is of another kind")
+        columns = ("left_children", "right_children", "parents", "split_indices", "split_type")
+        left, right, parents, features, kinds = (np.asarray(tree[name], dtype=np.int64) for name in columns)
+        here, inner = np.arange(n), left != -1
+        _require(((right != -1) == inner).all(), formats.NODES)
+        formats.check_nodes((left, right), features, inner, width)
+        _require(all((parents[child[inner]] == here[inner]).all() for child in (left, right)), formats.NODES)
+        nodes, starts, sizes = (tree[f"categories_{key}"] for key in ("nodes", "segments", "sizes"))
+        spans = zip(starts, sizes, strict=True)
+        known = len(nodes) == len(starts) and set(here[inner & (kinds == 1)].tolist()) <= set(nodes) <= set(range(n))
+        _require(known and all(0 <= at <= at + size <= len(tree["categories"]) for at, size in spans), formats.NODES)
 
 
 _OBJECTIVES = ("binary:logistic", "binary:logitraw", "multi:softprob", "multi:softmax")
@@ -238,22 +212,22 @@ def _check_text(raw: bytes) -> tuple[dict[str, str], int]:
 def _check_leaves(tree: Mapping[str, str], width: int) -> None:
     leaves, count = int(tree["num_leaves"]), int(tree["num_cat"])
     _require(leaves > 0 and count >= 0 and tree.get("is_linear", "0") == "0", "a tree is of another kind")
-    _require(len(tree["leaf_value"].split()) == leaves, NODES)
+    _require(len(tree["leaf_value"].split()) == leaves, formats.NODES)
     if leaves == 1:
         return
     names = ("left_child", "right_child", "split_feature", "decision_type")
     left, right, features, kinds = (_integers(tree[name]) for name in names)
     here, cuts = np.arange(leaves - 1), np.array([float(word) for word in tree["threshold"].split()])
-    _require({len(part) for part in (left, right, features, kinds, cuts)} == {leaves - 1}, NODES)
+    _require({len(part) for part in (left, right, features, kinds, cuts)} == {leaves - 1}, formats.NODES)
     for child in (left, right):
-        _require(np.where(child < 0, ~child < leaves, (child > here) & (child < leaves - 1)).all(), NODES)
-    _require(((features >= 0) & (features < width)).all(), FEATURES)
+        _require(np.where(child < 0, ~child < leaves, (child > here) & (child < leaves - 1)).all(), formats.NODES)
+    _require(((features >= 0) & (features < width)).all(), formats.FEATURES)
     split = (kinds & 1) == 1
-    _require(not split.any() or count, NODES)
+    _require(not split.any() or count, formats.NODES)
     if count:
         bounds, sets = _integers(tree["cat_boundaries"]), _integers(tree["cat_threshold"])
         fits = len(bounds) == count + 1 and bounds[0] == 0 and (np.diff(bounds) >= 0).all() and bounds[-1] == len(sets)
-        _require(fits and ((cuts[split] >= 0) & (cuts[split] < count)).all(), NODES)
+        _require(fits and ((cuts[split] >= 0) & (cuts[split] < count)).all(), formats.NODES)
 
 
 def _fields(block: bytes) -> dict[str, str]:
@@ -312,27 +286,24 @@ def _load_catboost(estimator: Any, raw: bytes, classes: Any) -> None:
     _require(trees and count >= 2 and len(bias) == outputs, "it is no classifier of symmetric trees")
     for tree in trees or ():
         splits = tree["splits"] or ()
-        _require(len(tree["leaf_values"]) == outputs << len(splits) and len(splits) <= 16, NODES)
+        _require(len(tree["leaf_values"]) == outputs << len(splits) and len(splits) <= 16, formats.NODES)
         for split in splits:
             kind = {"FloatFeature": "float", "OneHotFeature": "cat"}.get(split["split_type"], "")
             number = split.get(f"{kind}_feature_index", 0)
             width = max(widths["cat"], widths["categorical"]) if kind == "cat" else widths.get(kind, 1)
-            _require(type(number) is int and 0 <= number < width, FEATURES)
+            _require(type(number) is int and 0 <= number < width, formats.FEATURES)
 
 
-_LOADERS: dict[str, Callable[[Any, bytes, Any], None]] = {
-    "xgboost": _load_xgboost,
-    "lightgbm": _load_lightgbm,
-    "catboost": _load_catboost,
-}
+_LOADERS: dict[str, Callable[[Any, bytes, Any], None]] = {"xgboost": _load_xgboost, "lightgbm": _load_lightgbm}
+_LOADERS["catboost"] = _load_catboost
 
 
-def _read(library: str, path: Path, raw: bytes, options: LoadOptions) -> Model:
-    return read_classifier(path, read_booster(path, raw, library, classes=options.classes), options)
+def _read(library: str, path: Path, raw: bytes, options: formats.LoadOptions) -> Model:
+    return formats.read_classifier(path, read_booster(path, raw, library, classes=options.classes), options)
 
 
 def _write(library: str, model: Any) -> bytes:
-    estimator = own_estimator(model)
+    estimator = formats.own_estimator(model)
     if type(estimator).__module__.split(".")[0] != library:
         raise Unsupported(f"{model!r} is not of {library}, whose file this would be; let `path` end in .apas.")
     return booster_bytes(estimator)

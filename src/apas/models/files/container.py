@@ -1,9 +1,4 @@
-"""Any classifier with all that belongs to it, as `.apas`: an archive of its library's own file and a description.
-
-Its members are ``about.json`` (kind, class labels, feature names, threshold, settings) and one of ``model.json`` (a
-dense network), ``model.skops`` (scikit-learn), ``model.ubj`` (XGBoost), ``model.txt`` (LightGBM) and ``model.cbm``
-(CatBoost); behind a pipeline's preprocessing, boosted trees have a ``preprocessing.skops``, too.
-"""
+"""Any classifier with all that belongs to it, as `.apas`: an archive of its library's own file and a description."""
 
 from __future__ import annotations
 
@@ -20,13 +15,8 @@ from apas.models.files.json import json_bytes, parse_json, read_json
 from apas.models.files.skops import dump_estimator, load_estimator
 
 ABOUT, STEPS = "about.json", "preprocessing.skops"
-MEMBERS = {
-    "feedforward": "model.json",
-    "sklearn": "model.skops",
-    "xgboost": "model.ubj",
-    "lightgbm": "model.txt",
-    "catboost": "model.cbm",
-}
+MEMBERS = {"feedforward": "model.json", "sklearn": "model.skops", "xgboost": "model.ubj", "lightgbm": "model.txt"}
+MEMBERS["catboost"] = "model.cbm"
 _FIELDS = ("format", "version", "kind", "class", "step", "classes", "feature_names", "threshold", "settings")
 #: Settings whose texts name files, folders or machines: they are of one machine, and nobody's file may choose them.
 _PLACES = ("file", "dir", "path", "machine", "host", "url", "snapshot", "logging", "device", "plugin")

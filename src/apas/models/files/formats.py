@@ -1,7 +1,6 @@
 """Model files: which format a file has, reading it without running anything in it, and writing it in one step.
 
-Reading never unpickles. What a file could do, each reader says: `json`, `safetensors`, `skops`, `onnx`, `boosters`,
-`container` and `torch_state`. What they share is here: archives that are read in bounded memory, the description of a
+Reading never unpickles. What all readers share is here: archives that are read in bounded memory, the description of a
 network that a file holds besides its numbers, and what the user says where the file does not.
 """
 
@@ -37,20 +36,18 @@ from apas.models.forward import ACTIVATIONS
 #: Where each format is read and written: module, reader, writer. A module is imported when such a file turns up.
 _FORMATS = {
     ".json": ("json", "read_json", "json_bytes"),
-    ".safetensors": ("safetensors", "read_safetensors", "safetensors_bytes"),
+    ".safetensors": ("tensors", "read_safetensors", "safetensors_bytes"),
     ".onnx": ("onnx", "read_onnx", "onnx_bytes"),
     ".apas": ("container", "read_container", "container_bytes"),
     ".skops": ("skops", "read_skops", "skops_bytes"),
     ".ubj": ("boosters", "read_xgboost", "xgboost_bytes"),
     ".txt": ("boosters", "read_lightgbm", "lightgbm_bytes"),
     ".cbm": ("boosters", "read_catboost", "catboost_bytes"),
-    **dict.fromkeys((".pt", ".pth"), ("torch_state", "read_state", None)),
+    **dict.fromkeys((".pt", ".pth"), ("tensors", "read_state", None)),
 }
 _WRITTEN = [suffix for suffix, (_, _, writer) in _FORMATS.items() if writer is not None]
 #: Formats that hold a dense network and nothing else.
 _DENSE = (".json", ".safetensors", ".onnx")
-#: Formats that we read but leave to their own library to write.
-_ELSEWHERE = dict.fromkeys((".pt", ".pth"), "torch.save(module.state_dict(), path)")
 _RUNS_CODE = (".pkl", ".pickle", ".joblib", ".ckpt", ".bin", ".dill", ".sav", ".h5", ".hdf5", ".keras")
 LARGEST = 2**30  # largest file in bytes: more than a hundred million numbers
 
@@ -62,16 +59,12 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     ----------
     model : object
         A fitted classifier of scikit-learn, XGBoost, LightGBM or CatBoost, or a `Pipeline` that ends in one; a
-        `FeedForward`, or what `as_model` reads as one. What can only predict, a `Predictor` of a function, cannot be
-        written.
+        `FeedForward`, or what `as_model` reads as one. A `Predictor` of a function cannot be written.
     path : path
         ``.json``, ``.safetensors`` and ``.onnx`` hold a dense network. ``.skops``, ``.ubj``, ``.txt`` and ``.cbm`` are
         written by the model's own library (skops for scikit-learn). ``.apas`` holds any of these, and besides what such
-        a file lacks: class labels, names, threshold, preprocessing, and the settings by which to train it anew.
-
-    Notes
-    -----
-    The content is read again before anything is written: a model that would come back as another is refused.
+        a file lacks: class labels, names, threshold, preprocessing, and the settings by which to train it anew. What
+        would come back as another model is refused.
 
     Examples
     --------
@@ -82,11 +75,9 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     array([0.1, 0.2])
     """
     suffix = Path(path).suffix.lower() if is_path(path) else ""
-    if suffix in _ELSEWHERE:
-        raise InputError(
-            f"`path` must end in {_list_of(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
-            f"by {_ELSEWHERE[suffix]}."
-        )
+    if suffix in _FORMATS and suffix not in _WRITTEN:
+        must = f"`path` must end in {_list_of(_WRITTEN)} to be written by apas, got {str(path)!r};"
+        raise InputError(f"{must} such a file is written by torch.save(module.state_dict(), path).")
     file = _path(path, _WRITTEN)
     held = _network(model, suffix) if suffix in _DENSE else as_model(model)
     module, reader, writer = _FORMATS[suffix]
@@ -106,18 +97,16 @@ def _check_content(file: Path, content: bytes, model: Model, read: Callable[[Pat
     """Refuse what cannot be read again, or comes back as another model."""
     try:
         again = model_digest(read(file, content, LoadOptions()))
-    except MissingExtra:
-        raise
     except ApasError as error:
+        if isinstance(error, MissingExtra):
+            raise
         raise Unsupported(f"{model!r} cannot be written so that it is safe to read again: {error}") from error
     if again == model_digest(model):
         return
     if file.suffix.lower() == ".apas":
         raise Unsupported(f"{model!r} cannot be written: it would be another model when it is read again.")
-    raise Unsupported(
-        f"a {file.suffix} file does not hold all of {model!r}, such as class labels, names, a threshold or "
-        "preprocessing; let `path` end in .apas."
-    )
+    why = f"a {file.suffix} file does not hold all of {model!r}, such as class labels,"
+    raise Unsupported(f"{why} names, a threshold or preprocessing; let `path` end in .apas.")
 
 
 def own_estimator(model: Model) -> Any:
@@ -126,10 +115,8 @@ def own_estimator(model: Model) -> Any:
         return model.estimator
     if offers(model, Dense):
         raise Unsupported(f"{model!r} is a dense network without a library's file; let `path` end in .json or .apas.")
-    raise Unsupported(
-        f"{model!r} cannot be written to a file: it is no classifier of a library that writes one; keep the program "
-        "that makes it."
-    )
+    why = f"{model!r} cannot be written to a file: it is no classifier of a library that writes one;"
+    raise Unsupported(f"{why} keep the program that makes it.")
 
 
 def _network(model: Any, suffix: str) -> FeedForward:
@@ -142,10 +129,8 @@ def _network(model: Any, suffix: str) -> FeedForward:
             "pipeline[:-1].transform(X)."
         )
     if not offers(net, Dense):
-        raise Unsupported(
-            f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold; let `path` "
-            "end in .apas."
-        )
+        why = f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold;"
+        raise Unsupported(f"{why} let `path` end in .apas.")
     network = net.as_feedforward()
     names = net.feature_names if offers(net, Named) else None
     return network if names is None or names == network.feature_names else network.with_names(names)
@@ -169,26 +154,14 @@ def load_model(
         files of XGBoost, ``.txt`` ones of LightGBM and ``.cbm`` ones of CatBoost; ``.pt``, ``.pth`` and
         ``.safetensors`` files with the state of a PyTorch module of linear layers. Pickle, joblib and Keras files are
         refused: reading them can run code.
-    activation : str or sequence of str, optional
-        What is computed between the layers, as in `FeedForward`. A state does not tell.
-    output : {"sigmoid", "softmax", "identity"}, optional
-        What the last layer's numbers are, as in `FeedForward`. A state does not tell, nor does a graph that ends in a
-        linear layer.
-    threshold : float, optional
-        From where on a binary model says class 1; 0.5 unless the file says so. With ``output="identity"`` it is needed.
-    classes : sequence, optional
-        Class labels; (0, 1) or 0..m-1 unless the file says so.
-    feature_names : sequence of str, optional
-        Names of the inputs.
+    activation, output, threshold, classes, feature_names : optional
+        As in `FeedForward`, where the file does not tell: a state tells nothing but numbers, a graph that ends in a
+        linear layer not what its numbers are. What contradicts the file is refused.
 
     Returns
     -------
     Model
         A `FeedForward`, or a classifier as its library predicts, behind its preprocessing if it has one.
-
-    Notes
-    -----
-    What contradicts the file is refused.
     """
     source = _path(path, [*_FORMATS])
     module, name, _ = _FORMATS[source.suffix.lower()]
@@ -217,17 +190,17 @@ def _path(path: str | os.PathLike[str], known: list[str]) -> Path:
 def _content(path: Path) -> bytes:
     try:
         status = path.stat()  # before it is opened, as a pipe would keep us waiting
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path} cannot be read: it is not a plain file.")
-        if status.st_size > LARGEST:
-            raise InputError(f"{path} has {status.st_size} bytes, more than the {LARGEST} that apas reads as a model.")
-        return path.read_bytes()
+        plain, small = stat.S_ISREG(status.st_mode), status.st_size <= LARGEST
+        content = path.read_bytes() if plain and small else b""
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # a zero byte in the name
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"`path` must be the name of a file, got {str(path)!r}: {error}.") from error
+    if not plain:
+        raise InputError(f"{path} cannot be read: it is not a plain file.")
+    if not small:
+        raise InputError(f"{path} has {status.st_size} bytes, more than the {LARGEST} that apas reads as a model.")
+    return content
 
 
 def _list_of(words: Sequence[str]) -> str:
@@ -254,10 +227,8 @@ def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -
         raise InputError(f'{path} is not a model file: it must hold an object with "format": "apas-model"; {CONVERT}.')
     version = content.get("version")
     if type(version) is not int or version != VERSION or content.get("kind") != "feedforward":
-        raise InputError(
-            f"{path} is a model file of version {version!r} and kind {content.get('kind')!r}, but this apas reads "
-            f"version {VERSION} and kind 'feedforward'; use a newer apas."
-        )
+        why = f"{path} is a model file of version {version!r} and kind {content.get('kind')!r},"
+        raise InputError(f"{why} but this apas reads version {VERSION} and kind 'feedforward'; use a newer apas.")
     unknown = sorted(set(content) - {*needed, *OPTIONAL, "format", "version", "kind"})
     if unknown:
         raise InputError(f"{path} has the unknown field {unknown[0]!r}; a model file has only {', '.join(needed)}.")
@@ -290,13 +261,10 @@ class LoadOptions:
     classes: Sequence[Any] | None = None
     feature_names: Sequence[str] | None = None
 
-    def given_names(self) -> list[str]:
-        """Names of the arguments that were given."""
-        return [name for name, value in vars(self).items() if value is not None]
-
     def confirm(self, path: Path, model: _Kind) -> _Kind:
         """Refuse what contradicts a file that speaks for itself; give the model."""
-        if not self.given_names():
+        told = {name: value for name, value in vars(self).items() if value is not None}
+        if not told:
             return model
         names = model.feature_names if offers(model, Named) else None
         found: dict[str, Any] = {"classes": model.classes, "feature_names": names}
@@ -306,19 +274,15 @@ class LoadOptions:
             found["activation"] = network.activations
         elif offers(model, FromEstimator):
             found |= model.read_options
-        for name in self.given_names():
+        for name, value in told.items():
             if name not in found:
                 raise InputError(f"`{name}` of load_model is for layers, but {path} holds none; leave it out.")
-            given: Any = getattr(self, name)
+            given: Any = value if isinstance(value, str | float | int) else tuple(value)
             if name == "activation":
-                given = check_activations(given, len(found["activation"]))
-            elif not isinstance(given, str | float | int):
-                given = tuple(given)
+                given = check_activations(value, len(found["activation"]))
             if given != found[name]:
                 shown = list(found[name]) if isinstance(found[name], tuple) else found[name]
-                raise InputError(
-                    f"`{name}` of load_model is {getattr(self, name)!r}, but {path} says {shown!r}; leave it out."
-                )
+                raise InputError(f"`{name}` of load_model is {value!r}, but {path} says {shown!r}; leave it out.")
         return model
 
     def network(
@@ -347,26 +311,17 @@ class LoadOptions:
                 "that is compared with `threshold` itself (on the command line: --output)."
             )
         if self.output is not None and self.output not in OUTPUTS:
-            raise InputError(
-                f"`output` of load_model must be one of {', '.join(map(repr, OUTPUTS))}, got {self.output!r}; "
-                '"sigmoid" stands for one logit and "softmax" for a logit per class.'
-            )
+            must = f"`output` of load_model must be one of {', '.join(map(repr, OUTPUTS))}, got {self.output!r};"
+            raise InputError(f'{must} "sigmoid" stands for one logit and "softmax" for a logit per class.')
         chosen = output or self.output
         if chosen == "identity" and self.threshold is None:
-            raise InputError(
-                f'`threshold` of load_model must be given with output="identity", as {path} does not tell it.'
-            )
-        fields = {
-            "weights": weights,
-            "biases": biases,
-            "activation": activation if activation is not None else self.activation if hidden else (),
-            "output": chosen,
-            "threshold": 0.5 if self.threshold is None else self.threshold,
-            "classes": classes if classes is not None else self.classes,
-            "feature_names": self.feature_names,
-            "dtype": dtype,
-        }
-        return self.confirm(path, build_network(path, fields, kind))
+            said = '`threshold` of load_model must be given with output="identity",'
+            raise InputError(f"{said} as {path} does not tell it.")
+        fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen, "dtype": dtype}
+        fields["activation"] = activation if activation is not None else self.activation if hidden else ()
+        fields["threshold"] = 0.5 if self.threshold is None else self.threshold
+        fields["classes"] = classes if classes is not None else self.classes
+        return self.confirm(path, build_network(path, {**fields, "feature_names": self.feature_names}, kind))
 
 
 def read_classifier(path: Path, estimator: Any, options: LoadOptions) -> Model:
@@ -418,10 +373,8 @@ def read_archive(path: Path, raw: bytes) -> dict[str, bytes]:
             listed = archive.infolist()
             total, most = sum(info.file_size for info in listed), FREE + TIMES * len(raw)
             if total > most:
-                raise InputError(
-                    f"{path} would expand to {total} bytes, more than the {most} that a file of its size may; it is "
-                    "damaged or made to fill the memory."
-                )
+                why = f"{path} would expand to {total} bytes, more than the {most} that a file of its size may;"
+                raise InputError(f"{why} it is damaged or made to fill the memory.")
             if len({info.filename for info in listed}) < len(listed):
                 raise InputError(f"{path} holds several members of the same name, so it is not a model file.")
             if any(info.flag_bits & 1 for info in listed):

@@ -1,15 +1,4 @@
-"""Dense networks as JSON: readable by people, and nothing in it can run.
-
-A file holds one object::
-
-    {"format": "apas-model", "version": 1, "kind": "feedforward",
-     "weights": [[[...], ...], ...],    one (inputs, outputs) matrix per layer
-     "biases": [[...], ...],            one vector per layer, or null for a layer without biases
-     "activation": ["relu", ...],       one name per hidden layer
-     "output": "sigmoid", "threshold": 0.5, "classes": [0, 1], "feature_names": null}
-
-Numbers are written so that they come back bit by bit.
-"""
+"""Dense networks as JSON: one object of what `describe_network` says and the numbers, which come back bit by bit."""
 
 from __future__ import annotations
 
@@ -41,9 +30,8 @@ def json_bytes(network: FeedForward) -> bytes:
 def read_json(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
-        raise UnsafeFile(
-            f"{path} is not JSON but looks like a pickle or an archive, which could run code when read; {CONVERT}."
-        )
+        why = f"{path} is not JSON but looks like a pickle or an archive, which could run code when read;"
+        raise UnsafeFile(f"{why} {CONVERT}.")
     fields = check_description(parse_json(path, raw), path, arrays=("weights", "biases"))
     return options.confirm(path, build_network(path, fields))
 

@@ -1,16 +1,11 @@
-"""Dense networks as `.onnx` files: the graph read as a chain of layers, and a second opinion of onnxruntime.
-
-The graph is followed from the output back to the input. Every node on the way must be one that a dense network has; a
-graph with any other is refused with that node's name.
-"""
+"""Dense networks as `.onnx` files: the graph read as a chain of layers, and a second opinion of onnxruntime."""
 
 from __future__ import annotations
 
 import json
 import math
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,16 +25,10 @@ from apas.models.forward import LEAKY_SLOPE, scores
 
 #: How each activation is written.
 _OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "relu": ("Relu", {}),
-    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
-    "hard_tanh": ("Clip", {}),
-    "tanh": ("Tanh", {}),
-    "sigmoid": ("Sigmoid", {}),
-    "identity": ("Identity", {}),
-    "softplus": ("Softplus", {}),
-    "elu": ("Elu", {"alpha": 1.0}),
-    "gelu": ("Gelu", {"approximate": "none"}),
+    name: (name.title(), {}) for name in ("relu", "tanh", "sigmoid", "identity", "softplus")
 }
+_OPERATORS |= {"leaky_relu": ("LeakyRelu", {"alpha": 0.01}), "hard_tanh": ("Clip", {}), "elu": ("Elu", {"alpha": 1.0})}
+_OPERATORS["gelu"] = "Gelu", {"approximate": "none"}
 #: Activations without settings, by their nodes; a softmax has its place at the end.
 _PLAIN = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Softplus": "softplus"}
 _PLAIN |= {"Softmax": "softmax", "LogSoftmax": "softmax"}
@@ -47,18 +36,41 @@ _SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")  # nodes that ch
 _FLOATS = (1, 11)  # types of numbers that a Cast may make: float and double
 
 
-@dataclass(frozen=True)
-class Graph:
-    """A graph taken apart."""
+class GraphReader:
+    """Follows the nodes of a graph, with the number of a value for each name; `made` are the nodes of values."""
 
-    path: Path
-    makers: dict[str, Any]
-    constant: Callable[[str], Array | None]
-    attributes: Callable[[Any], dict[str, Any]]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    sizes: tuple[int, ...] | None
-    opset: int
+    def __init__(self, onnx: Any, path: Path, model: Any) -> None:
+        self.onnx, self.path, nodes = onnx, path, model.graph.node
+        tensors = {t.name: t for t in model.graph.initializer}
+        for node in nodes:
+            if node.op_type == "Constant" and node.output and [a.HasField("t") for a in node.attribute] == [True]:
+                tensors[node.output[0]] = node.attribute[0].t
+        for tensor in tensors.values():  # whatever is done with them
+            _check_place(onnx, path, tensor)
+        self.tensors, self.makers = tensors, {name: node for node in nodes for name in node.output}
+        inputs = [i for i in model.graph.input if i.name not in tensors]
+        labels = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
+        self.inputs = [i.name for i in inputs]
+        self.outputs = [o.name for o in model.graph.output if o.type.tensor_type.elem_type not in labels]
+        shaped = len(inputs) == 1 and inputs[0].type.tensor_type.HasField("shape")
+        #: Numbers per dimension of a row, 0 for an open one; None if the graph does not say.
+        self.sizes = [d.dim_value for d in inputs[0].type.tensor_type.shape.dim][1:] if shaped else None
+        self.opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+        known = self.sizes is not None and all(self.sizes)
+        self.builder = ChainBuilder(math.prod(self.sizes or ()) if known else 0)
+        self.flat = self.sizes is None or len(self.sizes) == 1
+        self.single = False  # whether any number on the way is a float32 one
+        self.values, self.made, self.nodes = dict[str, int](), dict[int, str](), list[Any]()
+        self.classes: list[Any] | None = None
+        self.output: str | None = None
+        self.end, self.layers = "", 0
+        self.constant = cache(self._constant)
+
+    def _constant(self, name: str) -> Array | None:
+        return _array(self.onnx, self.path, self.tensors[name]) if name in self.tensors else None
+
+    def _attributes(self, node: Any) -> dict[str, Any]:
+        return {a.name: self.onnx.helper.get_attribute_value(a) for a in node.attribute}
 
     def refuse(self, why: str) -> Unsupported:
         """Say what has no place in a dense network."""
@@ -68,42 +80,21 @@ class Graph:
         """Say what does not fit together."""
         return InputError(f"{self.path} does not hold a usable network: {for_error(why, 300)}.")
 
-
-@dataclass
-class GraphReader:
-    """Follows the nodes of a graph, with the number of a value for each name; `made` are the nodes of values."""
-
-    graph: Graph
-    builder: ChainBuilder = field(default_factory=lambda: ChainBuilder(0))
-    values: dict[str, int] = field(default_factory=dict)
-    nodes: list[Any] = field(default_factory=list)
-    made: dict[int, str] = field(default_factory=dict)
-    classes: list[Any] | None = None
-    output: str | None = None
-    end: str = ""
-    layers: int = 0
-    flat: bool = False
-    single: bool = False  # whether any number on the way is a float32 one
-
     def read(self) -> int:
         """The value whose numbers the only output gives, without the sigmoid or softmax at its end."""
-        graph, builder = self.graph, self.builder
-        if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-            raise graph.refuse(
-                f"it has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs of numbers, not one each"
-            )
-        known = graph.sizes is not None and all(graph.sizes)
-        builder.nodes[0].width = math.prod(graph.sizes or ()) if known else 0
-        self.flat = graph.sizes is None or len(graph.sizes) == 1
-        self.values[graph.inputs[0]] = 0
-        end = self._without_classes(graph.outputs[0])
+        builder = self.builder
+        if len(self.inputs) != 1 or len(self.outputs) != 1:
+            why = f"it has {len(self.inputs)} inputs and {len(self.outputs)} outputs of numbers,"
+            raise self.refuse(f"{why} not one each")
+        self.values[self.inputs[0]] = 0
+        end = self._without_classes(self.outputs[0])
         for node in self._nodes_behind(end):
             try:
                 self.values[node.output[0]] = value = self._value(node)
             except ValueError as error:
                 if isinstance(error, InputError):
                     raise
-                raise graph.refuse(f"the node {node.op_type} does not fit: {error}") from None
+                raise self.refuse(f"the node {node.op_type} does not fit: {error}") from None
             self.made.setdefault(value, node.op_type)
             self.nodes.append(node)
         last = self.values[end]
@@ -112,84 +103,79 @@ class GraphReader:
         if head:
             self.nodes, last, self.output = self.nodes[: made.index(last)], before, head
         if builder.nodes[last].activation != "identity":
-            raise graph.refuse(f"it ends in the node {self.made[last]}, which says nothing about classes")
+            raise self.refuse(f"it ends in the node {self.made[last]}, which says nothing about classes")
         if not self.layers:
-            raise graph.refuse("it has no layer")
+            raise self.refuse("it has no layer")
         if self.output == "sigmoid" and builder.width(last) != 1:
-            raise graph.refuse("it gives several labels at once; certify one model per label")
+            raise self.refuse("it gives several labels at once; certify one model per label")
         self.end = next(node.output[0] for node in reversed(self.nodes) if self.values[node.output[0]] == last)
         return last
 
     def _nodes_behind(self, end: str) -> list[Any]:
         """The nodes that an output is computed by, each behind those that it needs."""
-        graph, found, waiting, opened = self.graph, dict[str, Any](), [(end, False)], set[str]()
+        found, waiting, opened = dict[str, Any](), [(end, False)], set[str]()
         while waiting:
             name, done = waiting.pop()
             if done:
-                found[name] = graph.makers[name]
+                found[name] = self.makers[name]
                 continue
-            if name in found or name in graph.inputs:
+            if name in found or name in self.inputs:
                 continue
-            if name not in graph.makers or name in opened:  # nothing makes it, or it makes itself
-                raise graph.damage(f"{name!r} comes from nowhere")
-            if graph.makers[name].output[0] != name:
-                raise graph.refuse(f"it uses more than one output of the node {graph.makers[name].op_type}")
+            if name not in self.makers or name in opened:  # nothing makes it, or it makes itself
+                raise self.damage(f"{name!r} comes from nowhere")
+            if self.makers[name].output[0] != name:
+                raise self.refuse(f"it uses more than one output of the node {self.makers[name].op_type}")
             opened.add(name)
             waiting.append((name, True))
-            waiting += [(i, False) for i in graph.makers[name].input if i and graph.constant(i) is None]
+            waiting += [(i, False) for i in self.makers[name].input if i and self.constant(i) is None]
         return list(found.values())
 
     def _without_classes(self, name: str) -> str:
         """Undo what scikit-learn's converter puts behind the probabilities: a map by class, and 1 - p beside p."""
-        graph, node = self.graph, self.graph.makers.get(name)
+        node = self.makers.get(name)
         if node is not None and node.op_type == "ZipMap":
-            settings = graph.attributes(node)
+            settings = self._attributes(node)
             labels = settings.get("classlabels_int64s") or settings.get("classlabels_strings") or []
             self.classes = [label.decode() if isinstance(label, bytes) else int(label) for label in labels]
             name = _input_name(node, 0)
-            node = graph.makers.get(name)
-        for other in graph.makers.values():  # labels are looked up by the position of the largest probability
-            if (
-                other.op_type == "ArrayFeatureExtractor"
-                and (known := graph.constant(_input_name(other, 0))) is not None
-            ):
+            node = self.makers.get(name)
+        for other in self.makers.values():  # labels are looked up by the position of the largest probability
+            if other.op_type == "ArrayFeatureExtractor" and (known := self.constant(_input_name(other, 0))) is not None:
                 listed = [v.decode() if isinstance(v, bytes) else v for v in known.ravel().tolist()]
                 if self.classes is not None and self.classes != listed:
-                    raise graph.refuse("its labels and its map of probabilities name different classes")
+                    raise self.refuse("its labels and its map of probabilities name different classes")
                 self.classes = listed
         if node is None or node.op_type != "Concat":
             return name
         below, above = node.input if len(node.input) == 2 else ("", "")
-        less, last = graph.makers.get(below), graph.makers.get(above)
-        one = graph.constant(_input_name(less, 0)) if less is not None and less.op_type == "Sub" else None
-        fits = (
-            one is not None and one.size == 1 and one.item() == 1 and less is not None and _input_name(less, 1) == above
-        )
-        if not fits or last is None or last.op_type != "Sigmoid" or graph.attributes(node).get("axis") not in (1, -1):
-            raise graph.refuse("the node Concat puts values together, where layers have one")
+        less, last = self.makers.get(below), self.makers.get(above)
+        one = self.constant(_input_name(less, 0)) if less is not None and less.op_type == "Sub" else None
+        fits = one is not None and one.size == 1 and one.item() == 1 and _input_name(less, 1) == above
+        if not fits or last is None or last.op_type != "Sigmoid" or self._attributes(node).get("axis") not in (1, -1):
+            raise self.refuse("the node Concat puts values together, where layers have one")
         return str(above)
 
     def _value(self, node: Any) -> int:
-        graph, builder, kind, settings = self.graph, self.builder, node.op_type, self.graph.attributes(node)
-        constants = [graph.constant(name) if name else None for name in node.input]
+        builder, kind, settings = self.builder, node.op_type, self._attributes(node)
+        constants = [self.constant(name) if name else None for name in node.input]
         given = [self.values[name] for name, c in zip(node.input, constants, strict=True) if name and c is None]
         if node.domain not in ("", "ai.onnx") or not given:
-            raise graph.refuse(f"it has the node {f'{node.domain}.' if node.domain else ''}{kind}")
+            raise self.refuse(f"it has the node {f'{node.domain}.' if node.domain else ''}{kind}")
         if kind in _SILENT:
             return self._silent(node, constants, settings, given[0])
         if not self.flat:
-            raise graph.refuse(f"its input has {len(graph.sizes or ()) + 1} dimensions, not rows of numbers")
+            raise self.refuse(f"its input has {len(self.sizes or ()) + 1} dimensions, not rows of numbers")
         if kind in ("MatMul", "Gemm"):
             return self._layer(node, constants, settings, given[0])
         if kind == "Add" and len(given) == 2:
             return builder.add(*given)
         if kind == "Mul" and len(given) == 2:
             for one, other in (node.input, node.input[::-1]):  # z * sigmoid(z)
-                maker = graph.makers.get(other)
+                maker = self.makers.get(other)
                 if maker is not None and maker.op_type == "Sigmoid" and _input_name(maker, 0) == one:
                     return builder.activate(self.values[one], "silu")
         if len(given) != 1:
-            raise graph.refuse(f"the node {kind} brings {len(given)} values together, where layers have one")
+            raise self.refuse(f"the node {kind} brings {len(given)} values together, where layers have one")
         if kind == "Add":
             return builder.scale(given[0], None, self._bias(node, 0 if constants[0] is not None else 1, given[0]))
         constant = all(c is not None for c in constants[1:])
@@ -206,22 +192,16 @@ class GraphReader:
 
     def _activation(self, kind: str, constants: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
         """What `ChainBuilder.activate` takes."""
-        if kind in ("Softmax", "LogSoftmax") and settings.get("axis", -1 if self.graph.opset >= 13 else 1) not in (
-            1,
-            -1,
-        ):
-            raise self.graph.refuse(f"the node {kind} does not run over the classes")
+        if kind in ("Softmax", "LogSoftmax") and settings.get("axis", -1 if self.opset >= 13 else 1) not in (1, -1):
+            raise self.refuse(f"the node {kind} does not run over the classes")
         if kind == "LeakyRelu":  # settings are float32 numbers, and that of the usual slope is not the nearest to 0.01
             alpha = float(settings.get("alpha", LEAKY_SLOPE))
             return "leaky_relu", LEAKY_SLOPE if np.isclose(alpha, LEAKY_SLOPE, rtol=1e-7, atol=0) else alpha
         if kind == "Elu":
             return "elu", float(settings.get("alpha", 1.0))
         if kind == "Clip":
-            limits = [None if c is None else float(c.item()) for c in constants[1:3]] or [
-                settings.get("min"),
-                settings.get("max"),
-            ]
-            low, high = (*limits, None)[:2]
+            limits = [None if c is None else float(c.item()) for c in constants[1:3]]
+            low, high = (*(limits or map(settings.get, ("min", "max"))), None)[:2]
             return "clip", -math.inf if low is None else low, math.inf if high is None else high
         if kind == "Gelu":
             by_tanh = settings.get("approximate", b"none") == b"tanh"
@@ -230,25 +210,25 @@ class GraphReader:
         if kind == "Swish" and settings.get("alpha", 1.0) == 1.0:
             return ("silu",)
         if kind not in _PLAIN:
-            raise self.graph.refuse(f"it has the node {kind}")
+            raise self.refuse(f"it has the node {kind}")
         return (_PLAIN[kind],)
 
     def _layer(self, node: Any, constants: list[Any], settings: dict[str, Any], value: int) -> int:
-        graph, kind = self.graph, node.op_type
+        kind = node.op_type
         weight = constants[1] if len(constants) > 1 else None
         if weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
-            raise graph.refuse(f"the node {kind} has no constant matrix on its right side")
+            raise self.refuse(f"the node {kind} has no constant matrix on its right side")
         if settings.get("transA") or settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0:
-            raise graph.refuse("a node Gemm turns or scales its input, which layers do not")
+            raise self.refuse("a node Gemm turns or scales its input, which layers do not")
         entries = self._entries(node.input[1], weight, "weight")
         entries = entries.mapped(np.transpose) if kind == "Gemm" and settings.get("transB") else entries
         count, width = len(entries.values), self.builder.width(value)
         if value == 0 and width == 0:
             self.builder.nodes[0].width = width = count
         if count != width and value == 0:
-            raise graph.damage(f"its input has {width} numbers per row, but its first layer takes {count}")
+            raise self.damage(f"its input has {width} numbers per row, but its first layer takes {count}")
         if count != width:
-            raise graph.damage(f"`weights[{self.layers}]` of FeedForward must have {width} rows, got {count}")
+            raise self.damage(f"`weights[{self.layers}]` of FeedForward must have {width} rows, got {count}")
         self.layers += 1
         value = self.builder.affine(value, entries)
         if kind == "Gemm" and len(constants) > 2 and constants[2] is not None:
@@ -256,42 +236,38 @@ class GraphReader:
         return value
 
     def _bias(self, node: Any, place: int, value: int) -> Entries:
-        bias, width = self.graph.constant(node.input[place]), self.builder.width(value)
+        bias, width = self.constant(node.input[place]), self.builder.width(value)
         # one number for all units would be one parameter, not many
         if bias is None or bias.dtype.kind != "f" or bias.size != width or any(n != 1 for n in bias.shape[:-1]):
             shape = None if bias is None else bias.shape
             if node.op_type == "Gemm" or self.made.get(value) == "MatMul":
-                raise self.graph.damage(f"a layer of {width} outputs has biases of shape {shape}")
-            raise self.graph.refuse(
-                f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}"
-            )
+                raise self.damage(f"a layer of {width} outputs has biases of shape {shape}")
+            raise self.refuse(f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}")
         return self._entries(node.input[place], bias, "bias").mapped(np.ravel)
 
     def _entries(self, name: str, array: Any, kind: str) -> Entries:
         """Constants as what moves."""
         if array is None or array.dtype.kind != "f":
-            raise self.graph.refuse(f"the numbers {name!r} of a layer are no constants of floating point numbers")
+            raise self.refuse(f"the numbers {name!r} of a layer are no constants of floating point numbers")
         if array.dtype.itemsize < 4:
-            raise self.graph.refuse(
-                "it computes in half precision, whose rounding no claim allows for; export it in float32"
-            )
+            raise self.refuse("it computes in half precision, whose rounding no claim allows for; export it in float32")
         self.single |= array.dtype.itemsize < 8
         return self.builder.coordinates(name, array, kind, name.rpartition(".")[0] or name)
 
     def _silent(self, node: Any, constants: list[Any], settings: dict[str, Any], value: int) -> int:
-        graph, kind = self.graph, node.op_type
+        kind = node.op_type
         if kind == "Cast" and settings.get("to") not in _FLOATS:
-            raise graph.refuse("a node Cast makes other numbers than floating point ones")
+            raise self.refuse("a node Cast makes other numbers than floating point ones")
         self.single |= kind == "Cast" and settings["to"] == _FLOATS[0]
         if kind == "Flatten" and settings.get("axis", 1) != 1:
-            raise graph.refuse("a node Flatten joins rows")
+            raise self.refuse("a node Flatten joins rows")
         if kind == "Dropout" and len(constants) > 2 and constants[2] is not None and constants[2].any():
-            raise graph.refuse("a node Dropout is in training mode")
+            raise self.refuse("a node Dropout is in training mode")
         if kind == "Reshape":
             shape = constants[1].ravel().tolist() if len(constants) > 1 and constants[1] is not None else []
             width = self.builder.width(value)
             if len(shape) != 2 or shape[0] not in (0, -1) or (width and shape[1] not in (-1, width)):
-                raise graph.refuse(f"a node Reshape makes another shape than rows of numbers: {shape}")
+                raise self.refuse(f"a node Reshape makes another shape than rows of numbers: {shape}")
         self.flat |= kind in ("Flatten", "Reshape")
         return value
 
@@ -328,19 +304,17 @@ def check_with_onnxruntime(path: Path, model: Any, reader: GraphReader, network:
     size = precise.margin_scale(rows.astype(np.float64), still)[:, None]
     band = UNITS * np.finfo(np.float32 if reader.single else found[0].dtype).eps * size
     if any(len(row) != ours.shape[1] for row in found) or not (np.abs(np.stack(found) - ours) <= band).all():
-        raise InputError(
-            f"{path} gives other numbers in onnxruntime than the network that apas read from it, so apas refuses it; "
-            "please report this file."
-        )
+        why = f"{path} gives other numbers in onnxruntime than the network that apas read from it, so apas refuses it;"
+        raise InputError(f"{why} please report this file.")
 
 
 def _session(onnxruntime: Any, model: Any, reader: GraphReader) -> Any:
     from onnx import helper, numpy_helper
 
-    graph, nodes = reader.graph, reader.nodes
-    kept = {name: graph.constant(name) for node in nodes for name in node.input if name}
+    nodes = reader.nodes
+    kept = {name: reader.constant(name) for node in nodes for name in node.input if name}
     tensors = [numpy_helper.from_array(np.array(array), name) for name, array in kept.items() if array is not None]
-    inputs = [i for i in model.graph.input if i.name in graph.inputs]
+    inputs = [i for i in model.graph.input if i.name in reader.inputs]
     last = helper.make_empty_tensor_value_info(reader.end)
     layers = helper.make_graph(nodes, "layers", inputs, [last], tensors)
     opsets = [entry for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
@@ -406,7 +380,7 @@ def read_onnx(path: Path, raw: bytes, options: LoadOptions) -> Model:
     if len(model.graph.node) > NODES:
         raise InputError(f"{path} has {len(model.graph.node)} nodes, more than the {NODES} that apas reads.")
     _check_texts(path, model)
-    reader = GraphReader(_taken_apart(onnx, path, model))
+    reader = GraphReader(onnx, path, model)
     last = reader.read()
     single = reader.single or any(i.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for i in model.graph.input)
     theta = reader.builder.parameters()
@@ -415,7 +389,7 @@ def read_onnx(path: Path, raw: bytes, options: LoadOptions) -> Model:
     except InputError as error:
         raise InputError(f"{path} does not hold a usable network: {error}") from error
     except ValueError as error:
-        raise reader.graph.refuse(str(error)) from None
+        raise reader.refuse(str(error)) from None
     found = chain.plain() or chain.network
     layers: Any = (path, found.weights, found.given_biases)
     how: dict[str, Any] = {"activation": list(found.activations), "output": reader.output, "kind": type(found)}
@@ -452,46 +426,13 @@ def _check_texts(path: Path, model: Any) -> None:
                 raise InputError(f"{path} is not a whole ONNX file: the part {part.name!r} is not a text in UTF-8.")
 
 
-def _taken_apart(onnx: Any, path: Path, model: Any) -> Graph:
-    nodes, tensors = model.graph.node, {t.name: t for t in model.graph.initializer}
-    for node in nodes:
-        if node.op_type == "Constant" and node.output and [a.HasField("t") for a in node.attribute] == [True]:
-            tensors[node.output[0]] = node.attribute[0].t
-    for tensor in tensors.values():  # whatever is done with them
-        _check_place(onnx, path, tensor)
-
-    @cache
-    def constant(name: str) -> Array | None:
-        return _array(onnx, path, tensors[name]) if name in tensors else None
-
-    def attributes(node: Any) -> dict[str, Any]:
-        return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-
-    inputs = [i for i in model.graph.input if i.name not in tensors]
-    shaped = len(inputs) == 1 and inputs[0].type.tensor_type.HasField("shape")
-    sizes = [d.dim_value for d in inputs[0].type.tensor_type.shape.dim][1:] if shaped else None  # 0 for an open one
-    labels = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
-    return Graph(
-        path,
-        {name: node for node in nodes for name in node.output},
-        constant,
-        attributes,
-        tuple(i.name for i in inputs),
-        tuple(o.name for o in model.graph.output if o.type.tensor_type.elem_type not in labels),
-        None if sizes is None else tuple(sizes),
-        max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1),
-    )
-
-
 def _check_place(onnx: Any, path: Path, tensor: Any) -> None:
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
     name = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
     if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):  # a plain name, in any system's eyes
-        raise UnsafeFile(
-            f"{path} keeps numbers in {name!r}, but apas reads only files in the same folder, given by their plain "
-            "names; write the model into one file."
-        )
+        why = f"{path} keeps numbers in {name!r}, but apas reads only files in the same folder,"
+        raise UnsafeFile(f"{why} given by their plain names; write the model into one file.")
 
 
 def _external(path: Path, tensor: Any, size: int) -> bytes:
@@ -505,10 +446,8 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
         offset = int(said.get("offset", 0))
         length = int(said.get("length", status.st_size - offset))
         if offset < 0 or length != size or offset + length > status.st_size:
-            raise InputError(
-                f"{path} must have {size} bytes of numbers in {said['location']!r} for {tensor.name!r}, but has not; "
-                "it is damaged."
-            )
+            must = f"{path} must have {size} bytes of numbers in {said['location']!r} for {tensor.name!r}, but has not;"
+            raise InputError(f"{must} it is damaged.")
         with place.open("rb") as file:
             file.seek(offset)
             return bytes(file.read(length))
@@ -529,6 +468,5 @@ def _array(onnx: Any, path: Path, tensor: Any) -> Array:
     except BROKEN as error:
         if isinstance(error, InputError | UnsafeFile):
             raise
-        raise InputError(
-            f"{path} must have numbers of shape {shape} for {tensor.name!r}, but has not; it is damaged."
-        ) from None
+        must = f"{path} must have numbers of shape {shape} for {tensor.name!r}, but has not;"
+        raise InputError(f"{must} it is damaged.") from None

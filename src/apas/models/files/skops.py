@@ -15,120 +15,40 @@ from apas._optional import require
 from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile, Unsupported
 from apas.models.digest import LEFTOVERS
-from apas.models.files.formats import (
-    BROKEN,
-    LoadOptions,
-    check_nodes,
-    first_line,
-    own_estimator,
-    pack,
-    read_archive,
-    read_classifier,
-    require_that as _require,
-)
+from apas.models.files import formats
 from apas.models.files.json import parse_json
-from apas.models.sklearn import LINEAR
 
-#: What is left out of a file, and need not be known: leftovers of training, and search trees, which are made anew.
-UNUSED = LEFTOVERS
+_require = formats.require_that
+
 #: Stands for the generator of random numbers that boosting gives its trees, and training has used up.
 _USED_UP = "a generator that training has used up"
-_NUMBERS = {
-    "bool", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "str_", "uint8",
-    "uint16", "uint32", "uint64",
-}  # fmt: skip
-_PLAIN = {"str", "int", "float", "bool"}
-#: Functions that a `FunctionTransformer` may have: one number in, one number out.
-_FUNCTIONS = {
-    "absolute", "arcsinh", "cbrt", "exp", "expm1", "log", "log10", "log1p", "log2", "negative", "reciprocal",
-    "sign", "sqrt", "square", "tanh",
-}  # fmt: skip
-#: Where NumPy says that these are; older versions name the file that they are compiled into.
-_OF_UFUNCS = {"numpy", "numpy._core._multiarray_umath"}
-_OF_SCORES = "sklearn.metrics._classification"
-_ESTIMATORS = {
-    "pipeline": {"FeatureUnion", "Pipeline"},
-    "compose": {"ColumnTransformer", "make_column_selector"},
-    "linear_model": set(LINEAR) - {"LinearDiscriminantAnalysis", "LinearSVC"},
-    "svm": {"LinearSVC", "NuSVC", "SVC"},
-    "discriminant_analysis": {"LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis"},
-    "tree": {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier"},
-    "ensemble": {
-        "AdaBoostClassifier", "BaggingClassifier", "ExtraTreesClassifier", "GradientBoostingClassifier",
-        "HistGradientBoostingClassifier", "RandomForestClassifier", "StackingClassifier", "VotingClassifier",
-    },
-    "calibration": {"CalibratedClassifierCV", "_CalibratedClassifier", "_SigmoidCalibration"},
-    "isotonic": {"IsotonicRegression"},
-    "model_selection": {"FixedThresholdClassifier", "TunedThresholdClassifierCV"},
-    "neighbors": {"KNeighborsClassifier", "NearestCentroid"},
-    "naive_bayes": {"BernoulliNB", "CategoricalNB", "ComplementNB", "GaussianNB", "MultinomialNB"},
-    "dummy": {"DummyClassifier"},
-    "neural_network": {"MLPClassifier"},
-    "decomposition": {"PCA", "TruncatedSVD"},
-    "feature_selection": {"VarianceThreshold"},
-    "impute": {"MissingIndicator", "SimpleImputer"},
-    "preprocessing": {
-        "Binarizer", "FunctionTransformer", "KBinsDiscretizer", "LabelBinarizer", "LabelEncoder", "MaxAbsScaler",
-        "MinMaxScaler", "Normalizer", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures",
-        "PowerTransformer", "QuantileTransformer", "RobustScaler", "StandardScaler", "TargetEncoder",
-    },
-}  # fmt: skip
-_HIST = "sklearn.ensemble._hist_gradient_boosting"
-#: Parts of classifiers that no package offers, by the modules that they are in.
-_PARTS = {
-    "sklearn._loss.link": {"HalfLogitLink", "Interval", "LogitLink", "MultinomialLogit"},
-    "sklearn._loss.loss": {"ExponentialLoss", "HalfBinomialLoss", "HalfMultinomialLoss"},
-    "sklearn.metrics._scorer": {"_CurveScorer", "_Scorer"},
-    "sklearn.utils._metadata_requests": {"MetadataRequest", "MethodMetadataRequest"},
-    f"{_HIST}.binning": {"_BinMapper"},
-    f"{_HIST}.predictor": {"TreePredictor"},
-}
-_LOSSES = {"CyExponentialLoss", "CyHalfBinomialLoss", "CyHalfMultinomialLoss"}
-#: Functions of scikit-learn by which a threshold may have been tuned.
-_SCORES = {"accuracy_score", "balanced_accuracy_score", "f1_score", "jaccard_score", "matthews_corrcoef"}
-_SCORES |= {"precision_score", "recall_score"}
+#: By skops's loaders and by modules, the names of what may be made; never by a loader that calls what the file names.
+_KNOWN: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name("skops_types.json").read_text("utf-8"))
 #: Modules that scikit-learn keeps its classes in: the package itself, or a private module directly inside, which is
 #: called differently in different versions.
-_MODULE = re.compile(r"sklearn\.([a-z_]+)(\._[a-z_]+)?")
+_MODULE = re.compile(r"(sklearn\.[a-z_]+)\._[a-z_]+")
+#: What offers in public what these modules hold; modules inside of NumPy could run code when they are imported.
+_PUBLIC = {
+    "numpy._core._multiarray_umath": "numpy",
+    "sklearn.metrics._classification": "sklearn.metrics",
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": "sklearn.ensemble",
+}
+
+
+def _listed_module(loader: str, module: str) -> str:
+    """The module under which its classes are listed: the package for what lies in a private module directly inside."""
+    inside = _MODULE.fullmatch(module) if loader == "ObjectNode" and module not in _KNOWN[loader] else None
+    return inside[1] if inside else module
 
 
 def is_known(loader: str, module: str, name: str) -> bool:
-    """Whether skops may make a `module`.`name` by `loader`: never by one that calls what the file names."""
-    if loader == "ObjectNode":
-        if name in _PARTS.get(module, ()):
-            return True
-        if module == f"{_HIST}.gradient_boosting":
-            return name == "HistGradientBoostingClassifier"
-        found = _MODULE.fullmatch(module)
-        return found is not None and name in _ESTIMATORS.get(found[1], ())
-    if loader == "FunctionNode":
-        return (module in _OF_UFUNCS and name in _FUNCTIONS) or (module == _OF_SCORES and name in _SCORES)
-    if loader == "TypeNode":
-        return name in (_PLAIN if module == "builtins" else _NUMBERS if module == "numpy" else ())
-    if loader == "NdArrayNode":
-        return module == "numpy" and name in {"ndarray", *_NUMBERS}
-    if loader == "LossNode":
-        return module == "sklearn._loss._loss" and name in _LOSSES
-    expected = {
-        "DictNode": ("builtins.dict", "collections.OrderedDict", "sklearn.utils._bunch.Bunch"),
-        "DTypeNode": ("numpy.dtype",),
-        "JsonNode": ("builtins.str",),
-        "ListNode": ("builtins.list",),
-        "SetNode": ("builtins.set",),
-        "SliceNode": ("builtins.slice",),
-        "TreeNode": ("sklearn.tree._tree.Tree",),
-        "TupleNode": ("builtins.tuple",),
-    }
-    return f"{module}.{name}" in expected.get(loader, ())
+    """Whether skops may make a `module`.`name` by `loader`."""
+    return name in _KNOWN.get(loader, {}).get(_listed_module(loader, module), ())
 
 
 def public_module(loader: str, module: str) -> str:
     """The module to import for a known type: the package that offers it, whatever the file says."""
-    if loader == "FunctionNode":  # modules inside of NumPy could run code when they are imported
-        return "sklearn.metrics" if module == _OF_SCORES else "numpy"
-    if module in _PARTS:
-        return module
-    return ".".join(module.split(".")[:2]) if loader == "ObjectNode" else module
+    return _PUBLIC.get(module) or _listed_module(loader, module)
 
 
 SCHEMA = "schema.json"
@@ -136,7 +56,7 @@ SCHEMA = "schema.json"
 
 def skops_bytes(model: Any) -> bytes:
     """Give the estimator that a model was read from as the bytes of a ``.skops`` file."""
-    return dump_estimator(own_estimator(model))
+    return dump_estimator(formats.own_estimator(model))
 
 
 def dump_estimator(estimator: Any) -> bytes:
@@ -145,13 +65,14 @@ def dump_estimator(estimator: Any) -> bytes:
     try:
         content: bytes = library.dumps(estimator)
     except Exception as error:  # skops has exceptions of its own, and so has what it asks for its state
-        raise Unsupported(f"{type(estimator).__name__} cannot be written by skops: {first_line(error)}") from error
+        why = f"{type(estimator).__name__} cannot be written by skops:"
+        raise Unsupported(f"{why} {formats.first_line(error)}") from error
     return content
 
 
-def read_skops(path: Path, raw: bytes, options: LoadOptions) -> Any:
+def read_skops(path: Path, raw: bytes, options: formats.LoadOptions) -> Any:
     """Read a classifier or pipeline that ``skops.io.dump`` wrote."""
-    return read_classifier(path, load_estimator(path, raw), options)
+    return formats.read_classifier(path, load_estimator(path, raw), options)
 
 
 def load_estimator(path: Path, raw: bytes) -> Any:
@@ -160,13 +81,13 @@ def load_estimator(path: Path, raw: bytes) -> Any:
     # looked at, so that both see the same.
     if raw[:4] != b"PK\x03\x04":
         raise InputError(f"{path} is not a .skops file; write it with skops.io.dump(estimator, path).")
-    members = read_archive(path, raw)
+    members = formats.read_archive(path, raw)
     if SCHEMA not in members:
         raise InputError(f"{path} is an archive, but not a .skops file: it has no {SCHEMA}.")
     schema = parse_json(path, members[SCHEMA], f"{SCHEMA} in ")
     trusted = _check_types(path, schema)
     members[SCHEMA] = json.dumps(schema).encode()
-    estimator = _load_estimator(path, pack(members), sorted(trusted))
+    estimator = _load_estimator(path, formats.pack(members), sorted(trusted))
     if type(estimator).__module__.split(".")[0] != "sklearn":
         raise InputError(f"{path} must hold a scikit-learn classifier, but holds a {type(estimator).__name__}.")
     try:
@@ -175,8 +96,8 @@ def load_estimator(path: Path, raw: bytes) -> Any:
             for part in parts:
                 if any(name.endswith("_") for name in vars(part)) or not hasattr(part, "fit"):  # it is fitted
                     kinds.get(type(part).__name__, _check_members)(part)
-    except BROKEN as error:
-        raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from None
+    except formats.BROKEN as error:
+        raise InputError(f"{path} does not hold a usable classifier: {formats.first_line(error)}") from None
     return estimator
 
 
@@ -219,7 +140,7 @@ def _check_tree(part: Any) -> None:
     _require(type(tree) is Tree and tree.node_count == tree.capacity > 0, "a tree lacks nodes")  # before they are read
     children = (tree.children_left, tree.children_right)
     _require(((children[0] != -1) == (children[1] != -1)).all(), "a node of a tree has one child")
-    check_nodes(children, tree.feature, children[0] != -1, tree.n_features)
+    formats.check_nodes(children, tree.feature, children[0] != -1, tree.n_features)
     one = tree.n_outputs == 1 and tree.n_features == part.n_features_in_ == int(part.n_features_in_)
     _require(one and part.n_outputs_ == 1, "a tree is for other features or outputs")
 
@@ -249,7 +170,7 @@ def _check_predictor(part: Any) -> None:
     nodes = part.nodes
     _require(nodes.dtype == PREDICTOR_RECORD_DTYPE and nodes.ndim == 1 and len(nodes), "a tree lacks nodes")
     children = [nodes[name].astype(np.int64) for name in ("left", "right")]
-    check_nodes(children, np.zeros(len(nodes), dtype=np.int64), nodes["is_leaf"] == 0, 1)
+    formats.check_nodes(children, np.zeros(len(nodes), dtype=np.int64), nodes["is_leaf"] == 0, 1)
     _require(not nodes["is_categorical"].any(), "its trees split by categories, which apas does not read from a file")
 
 
@@ -317,8 +238,8 @@ def _load_estimator(path: Path, content: bytes, trusted: list[str]) -> Any:
             estimator = library.loads(content, trusted=trusted)
     except RecursionError:
         raise
-    except BROKEN as error:
-        raise InputError(f"{path} cannot be read by skops: {first_line(error)}") from None
+    except formats.BROKEN as error:
+        raise InputError(f"{path} cannot be read by skops: {formats.first_line(error)}") from None
     for warning in [w.message for w in caught if isinstance(w.message, InconsistentVersionWarning)][:1]:
         warnings.warn(
             f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is "
@@ -352,7 +273,7 @@ def _leave_out(node: dict[str, Any]) -> None:
     keys = state.get("key_types") if isinstance(state, dict) else None
     if not isinstance(attributes, dict) or not isinstance(keys, dict) or not isinstance(keys.get("content"), list):
         return
-    for name in UNUSED & set(attributes):
+    for name in LEFTOVERS & set(attributes):
         del attributes[name]
         del keys["content"][-1:]  # names of attributes are all texts, so that any of them will do
     seed = attributes.get("random_state")

@@ -14,18 +14,28 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from apas._typing import Array, Floats, Indices
+from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.base import ROUNDING, ModelWrapper, Parameters, class_indices
+from apas.models.base import ROUNDING, ModelWrapper, Parameters, by_delta, class_indices, not_fitted
 from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
 from apas.models.torch.dense import traced_chain
-from apas.models.torch.head import Head, chosen_output, final_layer
-from apas.models.torch.passes import Passes, Rounding, Stage, answer, gradients
-from apas.models.torch.trace import input_size, probe
+from apas.models.torch.passes import (
+    Head,
+    Passes,
+    Rounding,
+    Stage,
+    answer,
+    chosen_output,
+    final_layer,
+    gradients,
+    largest,
+)
 
 
 class DenseTorchModel(ModelWrapper):
@@ -74,16 +84,7 @@ _BOOKKEEPING = frozenset(vars(nn.Module()))  # members that PyTorch gives to eve
 class TorchModel:
     """A module in eval mode, copied when it was read, and what its input and output mean."""
 
-    classes: tuple[Any, ...]
-    """Class labels."""
-    n_features: int
-    """Numbers in one input."""
-    parameters: Parameters
-    """The module's parameters in the order of ``named_parameters()``, tied ones once."""
-    feature_names: tuple[str, ...] | None
-    """Names of the inputs, if given."""
-    dtype: str
-    """In which arithmetic the module computes."""
+    # `parameters` are in the order of ``named_parameters()``, tied ones once
 
     def __init__(self, passes: Passes, head: Head, parameters: Parameters, names: tuple[str, ...] | None) -> None:
         self._passes, self._head, self.parameters, self.feature_names = passes, head, parameters, names
@@ -108,20 +109,12 @@ class TorchModel:
         """Margins on the modules ``parameters + delta * direction``, shape (directions, rows)."""
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty((len(directions), len(X)))
-        if isinstance(delta, np.ndarray) and delta.ndim:
-            for value in np.unique(delta):  # rows that share a delta share the shifted modules
-                rows = np.flatnonzero(delta == value)
-                margins[:, rows] = self._shifted_margins(X[rows], wanted[rows], directions, float(value))
-            return margins
-        return self._shifted_margins(X, wanted, directions, float(delta))
-
-    def _shifted_margins(self, X: Floats, wanted: Indices, directions: Floats, delta: float) -> Floats:
-        margins = np.empty((len(directions), len(X)))
-        if not len(X):
-            return margins
-        for some, raw in self._passes.shifted(X, directions, delta):
-            margins[some] = self._head.margins(raw, wanted)
-        self._rounding.settle(margins, X, wanted, directions, delta)
+        for size, rows in by_delta(delta, len(X)):
+            part = np.empty((len(directions), len(rows)))
+            for some, raw in self._passes.shifted(X[rows], directions, size):
+                part[some] = self._head.margins(raw, wanted[rows])
+            self._rounding.settle(part, X[rows], wanted[rows], directions, size)
+            margins[:, rows] = part
         return margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
@@ -137,18 +130,13 @@ class TorchModel:
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        return self._gradients(X, target, moves, by_input=True)
+        wanted = class_indices(self.classes, target, len(X))
+        return gradients(self._passes, self._head, X, wanted, moves, by_input=True)
 
     def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        return self._gradients(X, target, moves, by_input=False)
-
-    def _gradients(self, X: Floats, target: Any, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
-        wanted, margins = class_indices(self.classes, target, len(X)), np.empty(len(X))
-        slopes = np.empty((len(X), self.n_features if by_input else len(self.parameters)))
-        for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
-            margins[rows], slopes[rows] = found
-        return margins, slopes
+        wanted = class_indices(self.classes, target, len(X))
+        return gradients(self._passes, self._head, X, wanted, moves, by_input=False)
 
     def dense_chain(self) -> DenseChain | None:
         """The module as a dense network in which its parameters stand, if `torch.fx` shows it to be one."""
@@ -169,12 +157,9 @@ class TorchModel:
         head, passes, draws = self._head, self._passes, np.random.default_rng(0)
         if passes.integers:
             raise NotDense("the module takes whole numbers")
-        told: dict[str, Any] = {
-            "threshold": head.threshold,
-            "classes": head.classes,
-            "feature_names": self.feature_names,
-        }
-        told |= {"output": "softmax" if len(head.classes) > 2 or head.kind in MANY else "sigmoid", "dtype": self.dtype}
+        told: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "dtype": self.dtype}
+        told["output"] = "softmax" if len(head.classes) > 2 or head.kind in MANY else "sigmoid"
+        told["feature_names"] = self.feature_names
         with passes.stage.move() as module:
             chain = traced_chain(module, self.parameters, head.kind, passes.shape, **told)
         X, target = draws.random((4, self.n_features)) * 2 - 1, self.classes[-1]
@@ -210,10 +195,8 @@ class TorchModel:
 
     def __repr__(self) -> str:
         name, shape = type(self._passes.stage.module).__name__, "x".join(map(str, self._passes.shape))
-        return (
-            f"<{name} of {len(self.parameters)} parameters, input {shape}, {self._head.kind} output, "
-            f"classes {list(self.classes)}>"
-        )
+        said = f"{len(self.parameters)} parameters, input {shape}, {self._head.kind} output"
+        return f"<{name} of {said}, classes {list(self.classes)}>"
 
 
 def _parts(module: Any) -> dict[int, str]:
@@ -247,11 +230,8 @@ def _code(module: Any) -> list[Any]:
     return told
 
 
-class _Program:
-    """A Keras model of which only the layers are used: every variable is given when it is called."""
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.variables = model, list[Any]()
+class _Program(list[Any]):
+    """A Keras model and its variables: only the layers are used, every variable is given when it is called."""
 
     def __deepcopy__(self, memo: Any) -> _Program:
         return self  # nothing in it is ever written
@@ -262,8 +242,8 @@ class KerasModule(nn.Module):  # type: ignore[misc]
 
     def __init__(self, model: Any, not_dense: str) -> None:
         super().__init__()
-        self._program, self._not_dense, self._places = _Program(model), not_dense, list[tuple[str, str]]()
-        variables = self._program.variables
+        self._program, self._not_dense, self._places = _Program([model, []]), not_dense, list[tuple[str, str]]()
+        variables = self._program[1]
         for layer in model._flatten_layers():
             trained = {id(v) for v in layer._trainable_variables}
             own = [*layer._trainable_variables, *layer._non_trainable_variables]
@@ -289,9 +269,10 @@ class KerasModule(nn.Module):  # type: ignore[misc]
         """What Keras computes with the numbers that the module holds now."""
         import keras
 
+        model, variables = self._program
         values = [getattr(getattr(self, name), part) for name, part in self._places]
-        with keras.StatelessScope(state_mapping=list(zip(self._program.variables, values, strict=True))):
-            return self._program.model(x, training=False)
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            return model(x, training=False)
 
 
 #: What the module of a skorch classifier gives, by the loss that it was trained with.
@@ -302,13 +283,11 @@ _BY_LOSS |= {"BCEWithLogitsLoss": "logit", "BCELoss": "probability"}
 def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, **options: Any) -> Any:
     """Read the module of a fitted skorch classifier, with its classes and its threshold."""
     if not getattr(net, "initialized_", False):
-        raise InputError(f"the model must be fitted, but this {type(net).__name__} is not; call .fit(X, y) first.")
+        raise not_fitted(net)
     told = _BY_LOSS.get(type(getattr(net.criterion_, "_orig_mod", net.criterion_)).__name__)
     if net.predict_nonlinearity not in ("auto", None) or (told or output) is None:
-        raise Unsupported(
-            f"this {type(net).__name__} turns its module's numbers into probabilities in a way of its own; pass its "
-            'module: apas.as_model(net.module_, output="logits").'
-        )
+        why = f"this {type(net).__name__} turns its module's numbers into probabilities in a way of its own;"
+        raise Unsupported(f'{why} pass its module: apas.as_model(net.module_, output="logits").')
     level = getattr(net, "threshold", 0.5) if threshold == 0.5 else threshold
     options["classes"] = list(net.classes_) if options.get("classes") is None else options["classes"]
     return from_torch(net.module_.eval(), output=output or told, threshold=level, **options)
@@ -317,15 +296,14 @@ def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, 
 def from_torch(
     module: Any,
     *,
-    output: str | None = None,
-    threshold: float = 0.5,
-    classes: Sequence[Any] | None = None,
-    input_shape: Sequence[int] | None = None,
-    feature_names: Sequence[str] | None = None,
+    output: Any,
+    threshold: float,
+    classes: Any = None,
+    input_shape: Any = None,
+    feature_names: Any = None,
 ) -> TorchModel | DenseTorchModel:
     """Read a trained module, without changing it: what is used is a copy, in eval mode."""
-    # Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
-    # those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
+    # all parameters may move, those with ``requires_grad=False`` too; buffers do not
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     kind, names = chosen_output(module, output), check_names(feature_names)
     parameters = _parameters(module)
@@ -344,10 +322,8 @@ def from_torch(
         head = Head.of(kind, classes, threshold, network.weights[-1].shape[1], dtype)
         shape = input_size(own, input_shape, None)
         if math.prod(shape) != network.n_features:
-            raise InputError(
-                f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer "
-                f"takes {network.n_features}."
-            )
+            why = f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers,"
+            raise InputError(f"{why} but the first layer takes {network.n_features}.")
         said: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "feature_names": names}
         network = network.with_options(**said, dtype=str(dtype).removeprefix("torch."))
         return DenseTorchModel(own, kind, network, shape)
@@ -374,17 +350,13 @@ def _parameters(module: Any) -> Parameters:
         raise InputError(f"the module must have parameters to shift, but this {type(module).__name__} has none.")
     kinds = sorted({str(p.dtype).removeprefix("torch.") for _, p in named})
     if len(kinds) > 1 or kinds[0] not in ("float32", "float64"):
-        raise Unsupported(
-            f"the module's parameters must all be float32 or all float64, but are {' and '.join(kinds)}; pass "
-            "copy.deepcopy(module).float()."
-        )
+        must = f"the module's parameters must all be float32 or all float64, but are {' and '.join(kinds)};"
+        raise Unsupported(f"{must} pass copy.deepcopy(module).float().")
     if len({p.device for _, p in named}) > 1:
         raise Unsupported("the module's parameters must be on one device, but are on several; move it to one of them.")
     if named[0][1].device.type == "meta":
-        raise InputError(
-            "the module's parameters must have values, but are on the meta device; load the weights first, for example "
-            "by module.to_empty(device='cpu') and load_state_dict(...)."
-        )
+        must = "the module's parameters must have values, but are on the meta device; load the weights first,"
+        raise InputError(f"{must} for example by module.to_empty(device='cpu') and load_state_dict(...).")
     _check_memory(module, named)
     arrays = [p.detach().cpu().numpy() for _, p in named]
     for (name, _), array in zip(named, arrays, strict=True):
@@ -406,10 +378,8 @@ def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:
             plain = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel()
             owner = owners.get(value.untyped_storage().data_ptr()) if plain else None
             if owner is not None:
-                raise Unsupported(
-                    f"the module must compute with its parameters themselves, but {f'{path}.{key}'.lstrip('.')} is a "
-                    f"view of {owner}, which a shift would not move; take the view in forward()."
-                )
+                must = f"the module must compute with its parameters themselves, but {f'{path}.{key}'.lstrip('.')} is a"
+                raise Unsupported(f"{must} view of {owner}, which a shift would not move; take the view in forward().")
     ranges = sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name) for name, p in named if p.numel())
     for (_, end, one), (start, _, other) in itertools.pairwise(ranges):
         if start < end:
@@ -429,3 +399,112 @@ def _copy(module: Any) -> Any:
         first = (str(error).splitlines() or [""])[0]
         what = f"this {type(module).__name__} cannot be copied, and apas changes only copies"
         raise Unsupported(f"{what}: {first}") from error
+
+
+SAME = 1e-3  # how far apart two answers to the same row may be, as a share of the largest answer
+SIZES = (0.01, 1.0)  # how far parameters are moved to see whether the answers follow
+
+
+def input_size(module: Any, given: Sequence[int] | None, names: Sequence[str] | None) -> tuple[int, ...]:
+    """Shape of one input: as given, else as many numbers as there are names, or as the first layer takes."""
+    if given is not None:
+        sizes = tuple(given) if isinstance(given, Sequence | np.ndarray | torch.Size) else ()
+        if not sizes or not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in sizes):
+            must = "`input_shape` of as_model must be the shape of one input as positive integers,"
+            raise InputError(f"{must} such as (1, 28, 28), got {given!r}.")
+        return tuple(int(n) for n in sizes)
+    if names is not None:
+        return (len(names),)
+    for layer in module.modules():
+        if not any(True for _ in layer.parameters(recurse=False)):
+            continue
+        if isinstance(layer, nn.Linear):
+            return (int(layer.in_features),)
+        if isinstance(layer, nn.BatchNorm1d):
+            return (int(layer.num_features),)
+        break
+    must = "`input_shape` of as_model must be given, since the module does not say what one input looks like;"
+    raise InputError(f"{must} pass its shape without the batch dimension, such as input_shape=(3, 32, 32).")
+
+
+def probe(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
+    """How to give rows to a module, and how many numbers it gives back per row."""
+    # Numbers from (0, 1) are tried first, then the whole numbers 0 and 1. A module is refused if it answers at random,
+    # or if its answer to a row depends on the other rows of a batch: a claim about a row would then mean nothing.
+    size = math.prod(shape)
+    numbers, places = np.random.default_rng(0).random((2, size)), np.indices((2, size)).sum(axis=0) % 2.0
+    passes = Passes(stage, shape)
+    try:
+        raw = passes.raw(numbers)
+    except InputError as refused:
+        passes, numbers = Passes(stage, shape, integers=True), places
+        try:
+            raw = passes.raw(numbers)
+        except InputError:
+            if "could not answer" not in str(refused):  # it did, but with something else than a tensor of scores
+                raise refused from None
+            raise InputError(f"{str(refused).rstrip('.')}; is `input_shape` of as_model right?") from refused
+    if not torch.equal(raw.nan_to_num(), passes.raw(numbers).nan_to_num()):
+        must = "the module must give the same answer to the same rows, but does not even in eval mode;"
+        raise InputError(f"{must} is there a dropout that does not look at self.training?")
+    alone = torch.cat([passes.raw(row[None, :]) for row in numbers])
+    same = raw.shape == alone.shape
+    if not same or not torch.allclose(raw, alone, rtol=SAME, atol=SAME * largest(raw), equal_nan=True):
+        raise InputError(
+            "the module's answer to a row must not depend on the other rows of a batch, but does (a batch norm without "
+            "running statistics, or an `input_shape` that leaves out a dimension, would explain it)."
+        )
+    _check_moves(passes, numbers, raw)
+    _look_inside(passes, numbers)
+    passes.try_together(numbers, raw)
+    return passes, int(raw.shape[1])
+
+
+def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
+    """Refuse a module that computes with something else than its parameters: every claim would seem to hold."""
+    if raw.isnan().all():  # no answer at all is no matter of the parameters, and never certified
+        return
+    draws = np.random.default_rng(1)
+    for size in SIZES:
+        moved = passes.raw(numbers, draws.uniform(-size, size, len(passes.stage.base)))
+        if not torch.equal(raw.nan_to_num(), moved.nan_to_num()):
+            return
+    # saturated probabilities, for example: autograd knows whether the answers are computed from the parameters
+    with torch.enable_grad(), passes.stage.move() as module:
+        out = answer(module, passes.rows(numbers))
+        sources = passes.stage.parameters if out.requires_grad else []
+        slopes = torch.autograd.grad(out.sum(), sources, allow_unused=True) if sources else ()
+    if any(slope is not None for slope in slopes):
+        return
+    must = "the module's answers must follow its parameters, but moving all of them changes none; does its forward()"
+    raise InputError(f"{must} use another module, from a closure or a global name, whose parameters are not its own?")
+
+
+def _look_inside(passes: Passes, numbers: Any) -> None:
+    """Find out how many numbers the largest intermediate result has per row, and whether there is fused attention."""
+    few, many = _Operations(), _Operations()
+    for n, seen in ((1, few), (2, many)):
+        with torch.no_grad(), passes.stage.move() as module, seen:
+            answer(module, passes.rows(np.tile(numbers, (n, 1))))
+    # results that do not grow with the rows, such as transposed weights, do not count
+    sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=False)]
+    if len(few.sizes) != len(many.sizes):
+        sizes = many.sizes
+    passes.widest = max(1, -(-max(sizes, default=1) // len(numbers)))
+    passes.attention = any("attention" in name or "transformer" in name for name in many.names)
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[misc]
+    """Looks at every operation, also at those inside a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes, self.names = list[int](), set[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.names.add(str(func))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self.sizes.append(tensor.numel())
+        return out

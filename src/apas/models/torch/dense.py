@@ -13,7 +13,7 @@ from torch import fx, nn
 from apas._typing import Floats
 from apas.models.base import Parameters
 from apas.models.dense_chain import ChainBuilder, DenseChain, Entries, NotDense
-from apas.models.torch.head import unhooked
+from apas.models.torch.passes import unhooked
 
 #: Layers and functions that change no number of a row in eval mode.
 SILENT = (nn.Identity, nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -23,16 +23,10 @@ _SAME = (F.dropout, F.alpha_dropout, "contiguous", "clone", "float", "double", t
 _RESHAPE = ("view", "reshape", torch.reshape)
 _SQUEEZE = ("squeeze", torch.squeeze)
 #: Settings of activations, with the defaults of PyTorch.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "leaky_relu": {"negative_slope": 0.01},
-    "hardtanh": {"min_val": -1.0, "max_val": 1.0},
-    "elu": {"alpha": 1.0},
-    "gelu": {"approximate": "none"},
-    "softplus": {"beta": 1.0, "threshold": 20.0},
-    "clamp": {"min": None, "max": None},
-    "softmax": {"dim": -1},
-    "log_softmax": {"dim": -1},
-}
+_DEFAULTS: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.01}, "elu": {"alpha": 1.0}}
+_DEFAULTS |= {"hardtanh": {"min_val": -1.0, "max_val": 1.0}, "softplus": {"beta": 1.0, "threshold": 20.0}}
+_DEFAULTS |= {"gelu": {"approximate": "none"}, "clamp": {"min": None, "max": None}}
+_DEFAULTS |= {"softmax": {"dim": -1}, "log_softmax": {"dim": -1}}
 _LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.ReLU6: "relu6", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hardtanh"}
 _LAYERS |= {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ELU: "elu", nn.GELU: "gelu", nn.SiLU: "silu"}
 _LAYERS |= {nn.Softplus: "softplus"}
@@ -56,11 +50,24 @@ def traced_chain(module: Any, theta: Parameters, kind: str, shape: tuple[int, ..
         if not unhooked(part):
             raise NotDense(f"{name or 'the module'} has hooks, which may do anything")
     try:
-        graph = fx.Tracer().trace(module)
+        graph = _Tracer().trace(module)
     except Exception as error:  # noqa: BLE001  (whatever a module's own code raises when it meets a symbol)
         first = (str(error).splitlines() or [""])[0]
         raise NotDense(f"torch.fx cannot trace {type(module).__name__}: {first}") from None
     return _TraceReader(module, theta, shape).read(graph, kind, options)
+
+
+class _Proxy(fx.Proxy):  # type: ignore[misc]
+    """A symbol that tells ``h += x``, which changes h wherever else it is used, from ``h = h + x``."""
+
+    def __iadd__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+
+
+class _Tracer(fx.Tracer):  # type: ignore[misc]
+    def proxy(self, node: Any) -> Any:
+        """The symbol of a node."""
+        return _Proxy(node, self)
 
 
 class _TraceReader:
@@ -70,6 +77,7 @@ class _TraceReader:
         self.module, self.theta, self.flat = module, theta, len(shape) == 1
         self.builder, self.values = ChainBuilder(int(np.prod(shape))), dict[Any, int]()
         self.names = {id(p): name for name, p in module.named_parameters()}
+        self.overwritten = set[int]()  # values whose memory an operation in place has given other numbers
 
     def read(self, graph: Any, kind: str, options: dict[str, Any]) -> DenseChain:
         """All nodes, up to the head that `kind` leaves out."""
@@ -84,8 +92,12 @@ class _TraceReader:
                     self.values[node] = self._value(node)
                 except ValueError as error:
                     raise NotDense(f"{_words(node)} does not fit: {error}") from None
+                if self._is_in_place(node):  # views of the same numbers are the same value here
+                    self.overwritten.add(self.values[node.args[0] if node.args else node.kwargs["input"]])
         if not isinstance(output, fx.Node) or self.values.get(output, -1) < 0:
             raise NotDense("the module gives something else than one tensor")
+        if self.values[output] in self.overwritten:
+            raise NotDense("the module gives numbers that an operation in place has overwritten")
         last, _ = self.builder.before(self.values[output], *_HEADS.get(kind, ()))
         try:
             return self.builder.finish(last, self.theta, **options)
@@ -101,9 +113,23 @@ class _TraceReader:
         given = node.args[place] if len(node.args) > place else node.kwargs.get("input")
         if not isinstance(given, fx.Node) or self.values.get(given, -1) < 0:
             raise NotDense(f"{_words(node)} takes something else than the numbers of a layer")
+        if self.values[given] in self.overwritten:
+            raise NotDense(f"{_words(node)} takes numbers that an operation in place has overwritten")
         return self.values[given]
 
+    def _is_in_place(self, node: Any) -> bool:
+        """Whether an operation writes its result over what it was given."""
+        if node.op == "call_module":
+            layer = self.module.get_submodule(node.target)
+            return type(layer) not in SILENT and getattr(layer, "inplace", False)
+        if node.target in (operator.iadd, "add_"):
+            return True
+        told = _DEFAULTS.get(_FUNCTIONS.get(node.target, ""), {})
+        return node.target in _FUNCTIONS and bool(_argument(node, 1 + len(told), "inplace", False))
+
     def _value(self, node: Any) -> int:
+        if node.kwargs.get("out") is not None:
+            raise NotDense(f"{_words(node)} writes its numbers into others")
         if node.op == "get_attr":
             raise NotDense(f"{node.target} is used by itself, not by a layer")
         if node.op == "call_module":

@@ -1,37 +1,172 @@
 """Forward and backward passes of many shifted copies of a PyTorch module, in blocks of bounded memory.
 
-Small modules go through `torch.func.vmap`, many shifted copies at a time; of large ones, of modules that `vmap` cannot
-handle, and where there are many rows anyway, one shifted copy after the other.
-
 How far rounding may move the margins is measured, since what happens inside a module is unknown: all parameters are
 moved by a thousandth of themselves, up or down at random. Rounding moves them, and what is computed from them, by a few
-units of roundoff; the margin follows in proportion. With float32 that is about a millionth, far more than the 1e-12 of
-numbers computed in float64.
-
-The last bits of float32 margins depend on the shape of a batch. So margins near the edge of what counts as failing are
-computed again in float64, where they hardly do: the evidence is then the same for any blocks, workers and rows.
+units of roundoff; the margin follows in proportion. The last bits of float32 margins depend on the shape of a batch. So
+margins near the edge of what counts as failing are computed again in float64, where they hardly do.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from apas._random import Stream
 from apas._typing import Array, Floats, Indices
+from apas._validation import check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.base import ROUNDING, Parameters
-from apas.models.torch.head import Head
+from apas.models.forward import margins_from_scores
+
+OUTPUTS = ("logit", "probability", "logits", "probabilities")
+#: The same with one number per class instead of one, and the other way round.
+OTHER = {"logit": "logits", "probability": "probabilities", "logits": "logit", "probabilities": "probability"}
+#: Layers behind the last one that change no number once the module is in eval mode.
+SILENT = (nn.Identity, nn.Flatten, nn.Dropout, nn.AlphaDropout)
+SLACK, SUM_SLACK = 1e-5, 1e-3  # how far beyond [0, 1], and how far from a sum of 1, rounding may bring probabilities
+
+
+@dataclass(frozen=True)
+class Head:
+    """How the numbers of a module become scores."""
+
+    # A probability that its dtype cannot tell from 0 or 1 counts as the nearest number that is neither: in float32 the
+    # logit of 1 is taken to be 16.6. What lies outside [0, 1] has the margin NaN, which is never valid.
+
+    kind: str
+    classes: tuple[Any, ...]
+    threshold: float
+    eps: float
+
+    @classmethod
+    def of(cls, kind: str, classes: Sequence[Any] | None, threshold: float, outputs: int, dtype: Any) -> Head:
+        """Check the options of `as_model` against the number of outputs."""
+        single = kind in ("logit", "probability")
+        if single != (outputs == 1):
+            needs = "1 number" if single else "a number per class"
+            instead = f'use "{OTHER[kind]}" if that is what they are'
+            if kind == "probability":  # "probabilities" would be refused in turn, as they do not sum to 1
+                instead += ", or one model per label if several labels can hold at once"
+            why = f'`output` of as_model is "{kind}", which needs {needs}, but the module gives {outputs} per row;'
+            raise InputError(f"{why} {instead}.")
+        labels = _check_classes(classes, max(2, outputs))
+        value = check_probability(threshold, "threshold", "as_model")
+        if len(labels) > 2 and value != 0.5:
+            said = f"`threshold` of as_model only applies to two classes, but there are {len(labels)};"
+            raise InputError(f"{said} leave it out.")
+        eps = float(torch.finfo(dtype).eps)
+        if not eps < value < 1 - eps:
+            raise InputError(f"`threshold` of as_model is {value!r}, which {dtype} cannot tell from 0 or 1.")
+        return cls(kind, labels, value, eps)
+
+    @property
+    def offset(self) -> float:
+        """What the score of class 1 of a binary module is compared with."""
+        return math.log(self.threshold) - math.log1p(-self.threshold)
+
+    def scores(self, raw: Any) -> Any:
+        """Outputs (..., outputs) as float64 scores: logits as they are, probabilities as their logarithms or logit."""
+        raw = raw.to(torch.float64)
+        if self.kind in ("logit", "logits"):
+            return raw
+        p = torch.where((raw >= -SLACK) & (raw <= 1 + SLACK), raw, torch.nan)
+        # the least normal number of float32, whose eps is 1.2e-7 (half precision: 1e-3), or of float64 (2.2e-16)
+        least = torch.finfo(torch.float32 if self.eps > 1e-10 else torch.float64).tiny
+        if self.kind == "probability":
+            p = p.clamp(least, 1 - self.eps / 2)  # the largest number below 1 of the dtype
+            return torch.log(p) - torch.log1p(-p)
+        return torch.log(p.clamp(min=least))
+
+    def margins(self, raw: Any, wanted: Indices) -> Floats:
+        """Margins (..., rows) from outputs (..., rows, outputs) and the positions of the wanted classes."""
+        return margins_from_scores(self.scores(raw).cpu().numpy(), wanted, self.offset)
+
+    def margin(self, scores: Any, wanted: Any) -> Any:
+        """Margin of one row from its scores (outputs,) and the position of its wanted class, differentiable."""
+        outputs = scores.shape[-1]
+        if outputs <= 2:
+            score = scores[0] if outputs == 1 else scores[1] - scores[0]
+            return (score - self.offset) * (2 * wanted - 1)
+        chosen = torch.arange(outputs, device=scores.device) == wanted
+        return torch.where(chosen, scores, 0.0).sum() - torch.where(chosen, -torch.inf, scores).max()
+
+    def check(self, raw: Any) -> None:
+        """Refuse outputs (rows, outputs) that are no probabilities although they are said to be."""
+        if self.kind in ("logit", "logits"):
+            return
+        bad = (raw < -SLACK) | (raw > 1 + SLACK)
+        if bad.any():
+            raise InputError(
+                f'`output` of as_model is "{self.kind}", but the module gives {float(raw[bad][0]):.6g}, which is no '
+                f'probability; use "{"logit" if self.kind == "probability" else "logits"}" if it gives logits.'
+            )
+        if self.kind == "probabilities" and ((raw.sum(dim=-1) - 1).abs() > SUM_SLACK).any():
+            why = '`output` of as_model is "probabilities", but those of a row do not sum to 1;'
+            raise InputError(f"{why} several labels at once need one model per label.")
+
+
+def _check_classes(classes: Sequence[Any] | None, count: int) -> tuple[Any, ...]:
+    given = range(count) if classes is None else classes
+    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    labels = tuple(c.item() if isinstance(c, np.generic) else c for c in given) if listed else ()
+    good = all(isinstance(c, str | int | float) and c == c for c in labels)
+    if not good or len(labels) != count or len(set(labels)) != count:
+        raise InputError(f"`classes` of as_model must hold {count} different texts or numbers, got {classes!r}.")
+    return labels
+
+
+def chosen_output(module: Any, output: str | None) -> str:
+    """What the module gives: as the last layer says, else as the user does; refuse what contradicts it."""
+    found = final_layer(module)
+    told = None if found is None else found[2]
+    last = type(module).__name__ if found is None else type(found[0][found[1]]).__name__
+    if output is None and told is None:
+        raise InputError(
+            "`output` of as_model must say what the module's numbers are, since its last layer does not; pass "
+            'apas.as_model(module, output=...) with "logit", "probability", "logits" or "probabilities" (a probability '
+            "read as a logit would certify everything)."
+        )
+    if output is not None and output not in OUTPUTS:
+        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
+    if output is not None and told is not None and output != told:
+        why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
+        raise InputError(f"{why} leave it out.")
+    return str(output or told)
+
+
+def final_layer(module: Any) -> tuple[Any, int, str] | None:
+    """Where a sequence of layers ends in a sigmoid or softmax: its container, its place, and the output it makes."""
+    if type(module) is not nn.Sequential or not unhooked(module):
+        return None
+    for i in reversed(range(len(module))):
+        layer = module[i]
+        if type(layer) is nn.Sequential:
+            return final_layer(layer)
+        if type(layer) in SILENT and unhooked(layer):
+            continue
+        kind = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}.get(type(layer))
+        if kind is None or not unhooked(layer) or getattr(layer, "dim", 1) not in (1, -1):
+            return None
+        return module, i, kind
+    return None
+
+
+def unhooked(module: Any) -> bool:
+    """Whether calling the module does what its class says, and nothing that was hung onto it."""
+    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+
 
 PART = 1 << 15  # shifted parameters are computed in parts of this many, which stay in the processor's cache
 
@@ -125,6 +260,9 @@ VALUES = 1 << 19  # how many numbers the largest intermediate result may have
 WORTH = 8  # fewer shifted copies than this are not worth the overhead of `vmap`
 LARGE = 1 << 18  # modules of more parameters than this are never copied several times at once
 WIDE = 1 << 16  # modules with a larger result for one row than this are left to as many threads as PyTorch has
+#: How far apart a pass of many copies and single ones may be: as a share of what a move did, and in roundoffs of the
+#: largest answer.
+FOLLOWS, APART = 0.1, 256
 #: What `vmap` raises about a module that it cannot evaluate.
 NO_VMAP = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError)
 
@@ -144,10 +282,8 @@ class Passes:
         """Rows of a matrix as a batch of inputs."""
         if self.integers and (np.rint(X) != X).any():
             row, column = (int(i) for i in np.argwhere(np.rint(X) != X)[0])
-            raise InputError(
-                f"`X` must hold whole numbers, since the module takes indices, but row {row}, column {column} is "
-                f"{X[row, column]}."
-            )
+            must = "`X` must hold whole numbers, since the module takes indices,"
+            raise InputError(f"{must} but row {row}, column {column} is {X[row, column]}.")
         kind = torch.int64 if self.integers else self.stage.dtype
         return torch.tensor(X.reshape(-1, *self.shape), dtype=kind, device=self.stage.device)
 
@@ -200,6 +336,33 @@ class Passes:
             stacklevel=2,
         )
 
+    def try_together(self, numbers: Any, raw: Any) -> None:
+        """Let `vmap` be used if it follows every tensor of parameters as single passes do."""
+        # A tensor that a module keeps in a list besides is moved in single passes but not by `functional_call`: each is
+        # moved by itself, so that none can hide behind the others.
+        stage, draws = self.stage, np.random.default_rng(1)
+        if len(stage.base) > LARGE:
+            return
+        x, some = self.rows(numbers), max(1, VALUES // len(stage.base))
+        self.batched = True
+        for start in range(0, len(stage.layout.slices), some):
+            parts = stage.layout.slices[start : start + some]
+            directions = np.zeros((len(parts), len(stage.base)))
+            for direction, part in zip(directions, parts, strict=True):
+                sizes = np.maximum(np.abs(stage.base[part]), 1)
+                direction[part] = draws.uniform(-0.1, 0.1, part.stop - part.start) * sizes
+            together = self.together(x, directions, 1.0)
+            if together is None:
+                return
+            for direction, ours in zip(directions, together, strict=True):
+                alone = self.raw(numbers, direction)
+                # the two may differ by rounding, and by a small share of what the move did
+                eps = float(torch.finfo(alone.dtype).eps)
+                limit = FOLLOWS * largest(alone - raw) + APART * eps * largest(alone)
+                if alone.shape != ours.shape or not torch.allclose(alone, ours, rtol=0, atol=limit, equal_nan=True):
+                    self.give_up()
+                    return
+
     @contextmanager
     def calm(self) -> Iterator[None]:
         """One thread for small modules: several save little there, and on busy cores they wait for each other."""
@@ -230,24 +393,26 @@ class Passes:
                 torch.backends.mha.set_fastpath_enabled(fast)
 
 
+def largest(a: Any) -> float:
+    """The largest magnitude among finite numbers."""
+    return float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())
+
+
 def answer(module: Any, x: Any) -> Any:
     """Outputs (rows, outputs) of a batch, or an error that says what the module did not like."""
     try:
         out = module(x.clone())  # what it writes into its input stays there
     except Exception as error:  # the user's code may raise anything
         first = (str(error).splitlines() or [""])[0]
-        raise InputError(
-            f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}: {type(error).__name__}: {first}"
-        ) from error
+        why = f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}:"
+        raise InputError(f"{why} {type(error).__name__}: {first}") from error
     # what squeezes its result gives a single row without its dimension
     fits = isinstance(out, torch.Tensor) and out.numel() > 0 and out.ndim <= 2 and not out.is_complex()
     if not fits or (tuple(out.shape[:1]) != (len(x),) and (len(x) > 1 or out.ndim == 2)):
         got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
         got = f"complex numbers in {got}" if isinstance(out, torch.Tensor) and out.is_complex() else got
-        raise InputError(
-            f"the module must give one tensor of shape (rows,) or (rows, outputs), but {len(x)} rows gave {got}; wrap "
-            "it in a module that picks the scores of the classes."
-        )
+        must = f"the module must give one tensor of shape (rows,) or (rows, outputs), but {len(x)} rows gave {got};"
+        raise InputError(f"{must} wrap it in a module that picks the scores of the classes.")
     return out.reshape(len(x), -1)
 
 
@@ -257,31 +422,33 @@ NUMBERS, KEPT = 1 << 20, 16
 
 def gradients(
     passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
-) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Margins (rows,) and gradients (rows, features or k), some rows at a time."""
+) -> tuple[Floats, Floats]:
+    """Margins (rows,) and gradients (rows, features or k)."""
     k = len(passes.stage.base)
     if moves is not None and moves.shape != (len(X), k):
         raise InputError(f"`moves` must hold one change per row and parameter, shape {(len(X), k)}, got {moves.shape}.")
     if by_input and passes.integers:
         raise Unsupported("the module takes whole numbers, by which nothing can be derived; use method='sampling'.")
+    margins, slopes = np.empty(len(X)), np.empty((len(X), math.prod(passes.shape) if by_input else k))
     step = max(1, min(NUMBERS // k, passes.step(KEPT))) if passes.batched else 1
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         some = None if moves is None else moves[rows]
         found = None
         if passes.batched and k <= LARGE:
-            found = _together(passes, head, X[rows], wanted[rows], some, by_input=by_input)
-        if found is None:
-            for i in range(start, min(start + step, len(X))):
-                move = None if moves is None else moves[i]
-                yield slice(i, i + 1), *_alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input=by_input)
-        else:
-            yield rows, *found
+            found = _together(passes, head, X[rows], wanted[rows], some, by_input)
+        if found is not None:
+            margins[rows], slopes[rows] = found
+            continue
+        for i in range(start, min(start + step, len(X))):
+            move = None if moves is None else moves[i]
+            margins[i], slopes[i] = _alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input)
+    return margins, slopes
 
 
 def _alone(
-    passes: Passes, head: Head, X: Floats, wanted: int, move: Floats | None, *, by_input: bool
-) -> tuple[Floats, Floats]:
+    passes: Passes, head: Head, X: Floats, wanted: int, move: Floats | None, by_input: bool
+) -> tuple[float, Floats]:
     with torch.inference_mode(False), torch.enable_grad(), passes.calm(), passes.stage.move(move) as module:
         x = passes.rows(X)
         x = x.requires_grad_(True) if by_input else x
@@ -293,11 +460,11 @@ def _alone(
             first = str(error).splitlines()[0]
             raise Unsupported(f"{type(module).__name__} has no gradients that autograd can compute: {first}") from error
     flat = [np.zeros(s.numel()) if g is None else _numbers(g).ravel() for s, g in zip(sources, slopes, strict=True)]
-    return np.array([float(margin.detach())]), np.concatenate(flat)[None, :]
+    return float(margin.detach()), np.concatenate(flat)
 
 
 def _together(
-    passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
+    passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, by_input: bool
 ) -> tuple[Floats, Floats] | None:
     """Margins and gradients of all rows at once, or None if `vmap` cannot."""
     stage, x = passes.stage, passes.rows(X)

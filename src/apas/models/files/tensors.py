@@ -1,11 +1,12 @@
-"""Dense networks from the state of a PyTorch module: names and arrays, read as data.
+"""Dense networks from named tensors: the state of a PyTorch module, and `.safetensors`, read as data.
 
-The record is a program for Python's unpickler, which could call anything. Here the few instructions that a state of
-tensors needs are followed by hand: they make tuples, dictionaries and descriptions of tensors, and call nothing.
+The record of a state is a program for Python's unpickler, which could call anything. Here the few instructions that
+tensors need are followed by hand: they make tuples, dictionaries and descriptions of tensors, and call nothing.
 """
 
 from __future__ import annotations
 
+import json
 import pickletools
 import re
 from collections.abc import Mapping
@@ -15,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from apas._optional import require
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
-from apas.models.files.formats import CONVERT, LoadOptions, read_archive
+from apas.models.files import formats
+from apas.models.files.json import parse_json
 
 RECORD = 2**18  # most bytes of a record: enough for a thousand layers
 STORAGES = tuple(
@@ -66,7 +69,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     if len(folders) != 1:
         raise InputError(f"{path} is an archive, but not one of torch.save: it has no data.pkl.")
     if any(name.startswith(f"{folders[0]}code/") or name == f"{folders[0]}constants.pkl" for name in members):
-        raise UnsafeFile(f"{path} is a TorchScript program, which could run code when read; {CONVERT}.")
+        raise UnsafeFile(f"{path} is a TorchScript program, which could run code when read; {formats.CONVERT}.")
     record = members[f"{folders[0]}data.pkl"]
     if len(record) > RECORD:
         raise InputError(f"{path} has a record of {len(record)} bytes, more than the {RECORD} that apas reads.")
@@ -77,10 +80,8 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
             raise
         raise InputError(f"{path} has a damaged record, which cannot be followed.") from None
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        raise InputError(
-            f"{path} must hold a dictionary of tensors by name, but holds another thing; write it with "
-            "torch.save(module.state_dict(), path)."
-        )
+        must = f"{path} must hold a dictionary of tensors by name, but holds another thing;"
+        raise InputError(f"{must} write it with torch.save(module.state_dict(), path).")
     prefix = f"{folders[0]}data/"
     storages = {name.removeprefix(prefix): content for name, content in members.items() if name.startswith(prefix)}
     return state, storages, ">" if members.get(f"{folders[0]}byteorder", b"little").strip() == b"big" else "<"
@@ -116,7 +117,7 @@ class _RecordReader:
             if argument not in KNOWN:
                 raise UnsafeFile(
                     f"{self._path} could run code when read (it names {argument.replace(' ', '.')}), so apas does not; "
-                    f"a file of torch.save(module.state_dict(), path) names nothing of the kind; or {CONVERT}."
+                    f"a file of torch.save(module.state_dict(), path) names nothing of the kind; or {formats.CONVERT}."
                 )
             stack.append(Global(argument))
         elif name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"):
@@ -143,7 +144,7 @@ class _RecordReader:
         elif name != "PROTO":
             raise UnsafeFile(
                 f"{self._path} could run code when read (its record has the instruction {name}), so apas does not; a "
-                f"file of torch.save(module.state_dict(), path) has nothing of the kind; or {CONVERT}."
+                f"file of torch.save(module.state_dict(), path) has nothing of the kind; or {formats.CONVERT}."
             )
 
     def _since_mark(self) -> list[Any]:
@@ -175,22 +176,19 @@ ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
 DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2"}
 
 
-def read_state(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+def read_state(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
     """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without pickle."""
     # Layers are taken in the order in which the module registered them.
     if raw[:4] != b"PK\x03\x04":
-        raise InputError(
-            f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read); {ALONE}."
-        )
-    state, storages, order = read_record(path, read_archive(path, raw))
+        said = f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read);"
+        raise InputError(f"{said} {ALONE}.")
+    state, storages, order = read_record(path, formats.read_archive(path, raw))
     arrays = {name: _array(path, name, value, storages, order) for name, value in state.items()}
     owners: dict[str, str] = {}
     for name, value in state.items():
         if owners.setdefault(value.key, name) != name:
-            raise Unsupported(
-                f"{path} holds {owners[value.key]!r} and {name!r} in the same memory: tied parameters move together, "
-                "which a dense network cannot do."
-            )
+            why = f"{path} holds {owners[value.key]!r} and {name!r} in the same memory:"
+            raise Unsupported(f"{why} tied parameters move together, which a dense network cannot do.")
     return options.network(path, *state_layers(path, arrays, ordered=True), dtype=state_dtype(arrays))
 
 
@@ -206,18 +204,16 @@ def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], ord
         raise InputError(f"{path} lacks the numbers of {name!r}; it is damaged.")
     content, kind = storages[value.key], np.dtype(f"{order}{DTYPES[value.dtype]}")
     if len(content) != value.count * kind.itemsize:
-        raise InputError(
-            f"{path} must have {value.count} numbers for {name!r}, but has {len(content)} bytes; it is damaged."
-        )
+        must = f"{path} must have {value.count} numbers for {name!r}, but has {len(content)} bytes;"
+        raise InputError(f"{must} it is damaged.")
     flat = np.frombuffer(content, dtype=kind)
     if value.dtype == "BFloat16Storage":
         flat = (flat.astype(np.uint32) << 16).view(np.float32)
     # a view that repeats numbers, or reaches beyond them, is nothing that a trained layer has
     reach = sum((n - 1) * step for n, step in zip(value.shape, value.strides, strict=True))
     if np.prod(value.shape, dtype=object) > flat.size or value.offset + reach >= flat.size or 0 in value.shape:
-        raise InputError(
-            f"{path} must have different numbers of shape {value.shape} for {name!r}, but has not; it is damaged."
-        )
+        must = f"{path} must have different numbers of shape {value.shape} for {name!r}, but has not;"
+        raise InputError(f"{must} it is damaged.")
     strides = tuple(step * flat.itemsize for step in value.strides)
     return np.lib.stride_tricks.as_strided(flat[value.offset :], value.shape, strides, writeable=False).copy()
 
@@ -233,10 +229,8 @@ def state_layers(path: Path, arrays: Mapping[str, Array], *, ordered: bool) -> t
     for name, array in arrays.items():
         layer, _, kind = name.rpartition(".")
         if array.ndim != {"weight": 2, "bias": 1}.get(kind):
-            raise InputError(
-                f"{path} must hold weights and biases of linear layers only, but {name!r} has shape {array.shape}; "
-                "other layers have no place in a dense network."
-            )
+            must = f"{path} must hold weights and biases of linear layers only, but {name!r} has shape {array.shape};"
+            raise InputError(f"{must} other layers have no place in a dense network.")
         layers.setdefault(layer, {})[kind] = array
     if not layers:
         raise InputError(f"{path} holds no parameters; {ALONE}.")
@@ -248,10 +242,8 @@ def state_layers(path: Path, arrays: Mapping[str, Array], *, ordered: bool) -> t
     biases = [layers[name].get("bias") for name in names]
     for before, after, first, second in zip(names, names[1:], weights, weights[1:], strict=False):
         if first.shape[1] != len(second):
-            raise InputError(
-                f"{path} must hold layers that follow each other, but {before!r} gives {first.shape[1]} numbers and "
-                f"{after!r} takes {len(second)}; are they in the order of the network?"
-            )
+            must = f"{path} must hold layers that follow each other, but {before!r} gives {first.shape[1]} numbers"
+            raise InputError(f"{must} and {after!r} takes {len(second)}; are they in the order of the network?")
     return weights, [None if b is None else np.asarray(b, dtype=np.float64) for b in biases]
 
 
@@ -265,3 +257,68 @@ def _number(path: Path, name: str, names: list[str]) -> int:
         )
     found = re.findall(r"\d+", name)
     return int(found[-1]) if found else 0
+
+
+HEADER = 2**22  # largest header in bytes
+KEY = "apas"  # of what the numbers mean, as a ``.json`` file has it; a file without is the state of a PyTorch module
+
+
+def safetensors_bytes(network: FeedForward) -> bytes:
+    """Give a network as the bytes of a ``.safetensors`` file."""
+    library = require("safetensors.numpy", feature="a .safetensors file", extra="safetensors")
+    tensors = {}
+    for i, (weight, bias) in enumerate(zip(network.weights, network.given_biases, strict=True)):
+        tensors[f"layer{i}.weight"] = weight
+        if bias is not None:
+            tensors[f"layer{i}.bias"] = bias
+    content: bytes = library.save(tensors, {KEY: json.dumps(formats.describe_network(network), allow_nan=False)})
+    size = int.from_bytes(content[:8], "little")
+    if size > HEADER:
+        why = f"the header of a .safetensors file may have {HEADER} bytes, but classes and feature names need {size};"
+        raise InputError(f"{why} write a .json file.")
+    return content
+
+
+def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
+    """Read the network that `raw`, the bytes of `path`, holds."""
+    header, arrays = _header(path, raw), _arrays(path, raw)
+    said = header.get("__metadata__")
+    if not isinstance(said, dict) or KEY not in said:
+        weights, biases = state_layers(path, arrays, ordered=False)
+        return options.network(path, weights, biases, dtype=state_dtype(arrays))
+    fields = formats.check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
+    count = sum(name.endswith(".weight") for name in arrays)
+    known = [f"layer{i}.{kind}" for i in range(count) for kind in ("weight", "bias")]
+    strange = sorted(set(arrays) - set(known))
+    missing = [name for name in known[::2] if name not in arrays]
+    if strange or missing or not count:
+        wrong = f"has {strange[0]!r}" if strange else "has no 'layer0.weight'" if not count else f"lacks {missing[0]!r}"
+        raise InputError(f"{path} must have tensors called layer0.weight, layer0.bias and so on, but {wrong}.")
+    weights, biases = [arrays[name] for name in known[::2]], [arrays.get(name) for name in known[1::2]]
+    return options.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
+
+
+def _header(path: Path, raw: bytes) -> dict[str, Any]:
+    size = int.from_bytes(raw[:8], "little")
+    if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
+        why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
+        raise InputError(f"{why} but {len(raw)} is all that the file has.")
+    if size > HEADER:
+        raise InputError(f"{path} has a header of {size} bytes, more than the {HEADER} that apas reads.")
+    header = parse_json(path, raw[8 : 8 + size], "the header of ")
+    if not isinstance(header, dict):
+        raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
+    return header
+
+
+def _arrays(path: Path, raw: bytes) -> dict[str, Array]:
+    library = require("safetensors.numpy", feature="a .safetensors file", extra="safetensors")
+    error_type = require("safetensors", feature="a .safetensors file", extra="safetensors").SafetensorError
+    try:
+        arrays: dict[str, Array] = library.load(raw)
+    except (*formats.BROKEN, error_type) as error:
+        raise InputError(f"{path} is not a whole .safetensors file: {formats.first_line(error)}") from None
+    for name, array in arrays.items():
+        if array.dtype not in (np.float16, np.float32, np.float64):
+            raise InputError(f"{path} must hold floating point numbers, but {name!r} holds {array.dtype}.")
+    return arrays
