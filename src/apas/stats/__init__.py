@@ -1,8 +1,6 @@
-"""Guarantee arithmetic: sample sizes, bounds and the spending of risk, as pure functions.
+"""Guarantee arithmetic: sample sizes and counts that decide, bounds that describe, and the spending of risk over tests.
 
-`sample_size`, `allowed_failures` and `refuting_failures` decide, exactly; `coverage_lower`, `coverage_upper`
-and `clopper_pearson` describe; the budgets, `spend` and `simultaneous` account for testing more than once. Functions
-that begin with `anytime_` are of the test that may stop, be looked at, and go on at any time.
+Functions that begin with `anytime_` are of the test that may stop, be looked at, and go on at any time.
 """
 
 from __future__ import annotations

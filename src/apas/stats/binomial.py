@@ -309,15 +309,15 @@ def allowed_failures(
 
     Notes
     -----
-    The time grows with the expected number of failures, or of valid draws if that is smaller: 4 s for 10**7
-    draws at coverage 0.5, 50 ms at 0.995.
+    The time grows with the expected number of failures, or of valid draws if that is smaller: 4 s for 10**7 draws at
+    coverage 0.5, 50 ms at 0.995.
 
     Examples
     --------
     >>> allowed_failures(20_000, coverage=0.995, confidence=0.999)
     70
     """
-    n = _draws(n_samples)
+    n = as_count("n_samples", n_samples, 0, "give the number of independent draws")
     return count_below(n, _failure_probability(coverage), as_risk(confidence, log_risk))
 
 
@@ -329,23 +329,16 @@ def refuting_failures(
     This is the smallest r with ``P(Binomial(n_samples, 1 - coverage) >= r) <= 1 - confidence``: with so many failures
     less than `coverage` is valid, with that confidence. Between this and `allowed_failures` nothing is known.
 
-    Parameters
-    ----------
-    n_samples, coverage, confidence, log_risk
-        As in `allowed_failures`.
-
-    Notes
-    -----
-    Below a confidence of 1/2 the two may cross: both claims are then so weak that one count supports either. A run may
-    stop at this failure, and only there, its counts ending at that very draw; `coverage_lower` with ``stopped=True``
-    says what such a run shows.
+    The parameters are those of `allowed_failures`. Below a confidence of 1/2 the two may cross: both claims are then so
+    weak that one count supports either. A run may stop at this failure, and only there, its counts ending at that very
+    draw; `coverage_lower` with ``stopped=True`` says what such a run shows.
 
     Examples
     --------
     >>> refuting_failures(1379, coverage=0.995, confidence=0.999)
     17
     """
-    n = _draws(n_samples)
+    n = as_count("n_samples", n_samples, 0, "give the number of independent draws")
     return count_above(n, _failure_probability(coverage), as_risk(confidence, log_risk))
 
 
@@ -396,18 +389,10 @@ def coverage_upper(
 ) -> float:
     """Return the one-sided upper confidence bound on the share of valid draws.
 
-    Whatever the true share, it is at least that share in at least `confidence` of all runs.
-
-    Parameters
-    ----------
-    draws, failures, confidence, stopped
-        As in `coverage_lower`, which names what voids the guarantee. The bound is the same number for a run that
-        stopped, because "the r-th failure came by draw n" and "n draws hold at least r failures" are one event.
-
-    Notes
-    -----
-    ``coverage_upper(n, k) <= R`` holds if and only if ``k >= refuting_failures(n, coverage=R)``, at the same
-    confidence and up to rounding.
+    Whatever the true share, it is at least that share in at least `confidence` of all runs; `coverage_lower` has the
+    parameters, and names what voids the guarantee. It is the same number for a run that stopped, because "the r-th
+    failure came by draw n" and "n draws hold at least r failures" are one event. ``coverage_upper(n, k) <= R`` holds if
+    and only if ``k >= refuting_failures(n, coverage=R)``, at the same confidence and up to rounding.
 
     Examples
     --------
@@ -487,10 +472,6 @@ def _failure_probability(coverage: Number) -> Fraction:
     return _complement(
         as_probability("coverage", coverage, "give the share of shifts that must stay valid, such as 0.995")
     )
-
-
-def _draws(n_samples: SupportsIndex) -> int:
-    return as_count("n_samples", n_samples, 0, "give the number of independent draws")
 
 
 def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
