@@ -76,8 +76,11 @@ from apas.report.api import write_report as write_report
 from apas.report.letter import write_letter as write_letter
 from apas.shifts.base import ShiftSet as ShiftSet
 from apas.shifts.data_change import DataChange as DataChange, RefitReport as RefitReport
-from apas.shifts.delta_estimate import estimate_delta as estimate_delta
-from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
+from apas.shifts.distance import (
+    ShiftReport as ShiftReport,
+    estimate_delta as estimate_delta,
+    measure_shift as measure_shift,
+)
 from apas.shifts.ellipsoid import EllipsoidShifts as EllipsoidShifts
 from apas.shifts.gaussian import GaussianShifts as GaussianShifts
 from apas.shifts.joint import JointShifts as JointShifts

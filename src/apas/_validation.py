@@ -21,6 +21,13 @@ def is_frame(X: object) -> bool:
     return type(X).__name__ == "DataFrame" and type(X).__module__.split(".")[0] == "pandas"
 
 
+def read_only(values: Any, dtype: Any = np.float64) -> Any:
+    """A copy of numbers as an array that nobody can change."""
+    array = np.array(values, dtype=dtype)
+    array.flags.writeable = False
+    return array
+
+
 def is_path(value: object) -> bool:
     """Whether `value` is the name of a file rather than what is in it."""
     return isinstance(value, str | bytes) or hasattr(value, "__fspath__")

@@ -21,7 +21,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 import apas
 from apas.datasets import CATEGORICAL, NUMERIC, make_loans
 from apas.models.digest import canonical
-from apas.shifts.delta_estimate import estimate_delta
+from apas.shifts.distance import estimate_delta
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3))

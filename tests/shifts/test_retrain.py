@@ -23,7 +23,8 @@ from apas import FeedForward, GuaranteeWarning, InputError
 from apas._random import Stream
 from apas.datasets import CATEGORICAL, NUMERIC, make_loans
 from apas.models.digest import canonical, model_digest
-from apas.shifts.retraining import RetrainedModels, data_digest, drawn_rows, drawn_seeds, retrain
+from apas.shifts.distance import data_digest, drawn_rows, drawn_seeds
+from apas.shifts.retraining import RetrainedModels, retrain
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 3))

@@ -45,11 +45,11 @@ def certify(
     delta : float or array_like of shape (rows,)
         How far the parameters may move; what that means is up to `shifts`. For `ObservedShifts` 1 or None.
     target : label, array_like of labels or "predicted"
-        The class each row must keep. Required: with a default, a rejected applicant would be certified as robustly
-        rejected. ``"predicted"`` asks for the class that the model gives each row.
+        The class each row must keep; ``"predicted"`` asks for the one that the model gives it. Required: with a
+        default, a rejected applicant would be certified as robustly rejected.
     shifts : ShiftSet or str, default "linf"
         The set of shifted models: `LinfShifts` ("linf"), `LpShifts` ("l1", "l2"), `GaussianShifts` ("gaussian"), or
-        `ObservedShifts` and `InputNoise`.
+        others.
     method : Method or str, default "sampling"
         How to decide. ``"sampling"`` speaks of most shifts; of every shift speak ``"interval"``, ``"linear"``,
         ``"attack"``, ``"exact"`` and ``"cascade"``, which takes them in turn; ``"enumeration"`` of either.
@@ -72,21 +72,15 @@ def certify(
 
     Notes
     -----
-    All rows see the same shifted models, so the certificates of one call are true or false together more often than
-    independent ones would be; each by itself has the stated confidence. What voids the guarantee: choosing the rows
-    or `delta` by looking at the same draws (the same `rng`), or repeating the call until it certifies.
-
-    References
-    ----------
-    Marzari, Leofante, Cicalese and Farinelli (2024), "Rigorous Probabilistic Guarantees for Robust Counterfactual
-    Explanations", ECAI.
+    All rows see the same shifted models; each certificate by itself has the stated confidence. What voids the
+    guarantee: choosing the rows or `delta` by looking at the same draws (the same `rng`), or repeating the call until
+    it certifies.
 
     Examples
     --------
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)
-    >>> [c.verdict.name for c in certificates]
+    >>> [c.verdict.name for c in apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)]
     ['CERTIFIED', 'REFUTED']
     """
     began, wanted = time.perf_counter(), None if region is None else Region.wanted(region)
@@ -125,14 +119,6 @@ def certify(
 class FromInputs(Protocol):
     """Rows that were made from others in a space, as `generate` returns them."""
 
-    @property
-    def points(self) -> Any:
-        """The rows, in the user's units."""
-
-    @property
-    def inputs(self) -> Any:
-        """What they were made from."""
-
-    @property
-    def space(self) -> Any:
-        """What may change."""
+    points: Any
+    inputs: Any
+    space: Any

@@ -1,10 +1,7 @@
 """`calibrate_delta`: from updates of a model, the delta above which the next update keeps every row.
 
-Fix rows and a score of each, made without the updates. Let S_i be the largest score among the rows that update i breaks
-(minus infinity if none), and q the k-th smallest of S_1, ..., S_m. An update that is exchangeable with these keeps
-every row of a score above q with probability at least ``k / (m + 1)``: its own S is at most the k-th smallest of the
-others if and only if it is at most the k-th smallest of all m + 1. For independent updates ``k = m -
-allowed_failures(m)`` makes q a tolerance limit. The page "Mathematics" has the proofs.
+S_i is the largest score among the rows that update i breaks, and q the k-th smallest of S_1, ..., S_m: an update that
+is exchangeable with these keeps every row of a score above q with probability at least ``k / (m + 1)``.
 """
 
 from __future__ import annotations
@@ -50,11 +47,10 @@ SAME_SCORE = 1e-9
 class NextUpdate:
     """The next update keeps every row whose score exceeds a threshold.
 
-    `coverage` is the share of updates that keep all these rows, `level` the confidence that it is reached over the
-    updates that calibrated; None for the marginal form, in which it is reached on average over calibrations. `rows`
-    have a score above the threshold. `score` says how rows were scored, `worst` per update the largest score that it
-    breaks (minus infinity if none), `steps` of pairs which of the listed models are base and successor, `made_with` the
-    SHA-256 of the models that rows and scores were made with: no update is one of them.
+    `coverage` is the share of updates that keep all these rows, `level` the confidence that it is reached; None for the
+    marginal form, which reaches it on average over calibrations. `score` says how rows were scored, `worst` per update
+    the largest score that it breaks (minus infinity if none), `steps` of pairs which of the listed models are base and
+    successor, `made_with` the SHA-256 of the models that rows and scores were made with: no update is one of them.
     """
 
     coverage: float
@@ -102,10 +98,7 @@ class NextUpdate:
         return Calibration
 
     def contradicted(self, kept: Sequence[bool]) -> bool:
-        """Whether later updates contradict the claim, given in their order whether each kept all rows.
-
-        If it is true, they ever do with a probability of at most `ALARM`, however often one looks.
-        """
+        """Whether later updates, which kept all rows or not, contradict it: if true, with at most `ALARM` ever."""
         # A share is refuted by the anytime test. In the marginal form later updates are balls of an urn: if j of n
         # broke, the next breaks with probability (a + j) / (a + b + n), a = m + 1 - k and b = k, or less where scores
         # tie. What is bet against it is an urn that begins with a of each kind, whose odds grow with every break.
@@ -284,17 +277,7 @@ def broken_rows(question: Question, steps: Sequence[tuple[int, int]] | None) -> 
 class Calibration(Certificates):
     """What `calibrate_delta` found: a certificate per row, all with one claim about the next update.
 
-    Attributes
-    ----------
-    offers : Counterfactuals or None
-        Of `calibrate_offers` the offers at `delta`; not part of a file.
-
-    Examples
-    --------
-    >>> import apas
-    >>> base, *updates = (apas.FeedForward([[[1.0]]], [[b / 50]]) for b in range(10))
-    >>> apas.calibrate_delta(base, updates, [[-0.1], [0.3]], target=0, confidence=None, rng=0).certified.tolist()
-    [False, False]
+    `offers` are the offers at `delta` of `calibrate_offers`; not part of a file.
     """
 
     FORMAT = "apas-calibration"
@@ -380,17 +363,15 @@ def calibrate_delta(
     Notes
     -----
     Assumed is that the next update is exchangeable with those listed (with a confidence, that all are independent draws
-    of one process). Rows or scores chosen with these updates void it; an update that is known to have taken part is
-    refused. Rows of steps must not depend on any model of them, `model` included. Other rows, offers above all, are not
-    covered: see `calibrate_offers`.
+    of one process). Rows or scores chosen with these updates void it, as do rows of steps that depend on any model of
+    them; an update that is known to have taken part is refused. Other rows are not covered: see `calibrate_offers`.
 
     Examples
     --------
     >>> import apas
     >>> base, *updates = (apas.FeedForward([[[1.0], [-1.0]]], [[b / 50]]) for b in range(10))
     >>> rows = [[1.0, 0.9], [1.0, 1.1], [0.5, 1.5]]
-    >>> found = apas.calibrate_delta(base, updates, rows, target=0, confidence=None, rng=0)
-    >>> found.certified.tolist()
+    >>> apas.calibrate_delta(base, updates, rows, target=0, confidence=None, rng=0).certified.tolist()
     [False, False, True]
     """
     listed, steps, coverage, confidence = read_updates(updates, coverage, confidence, "calibrate_delta")
@@ -437,7 +418,6 @@ def certified_by(
 
 
 def _worded(claim: NextUpdate, found: CalibrationEvidence) -> tuple[Verdict, str]:
-    """The verdict about a row that the model itself accepts, and why."""
     count = f"{found.failures} of {found.draws} updates break it"
     if found.score > claim.threshold:
         return Verdict.CERTIFIED, f"its {claim.scored} is {found.score!r}; {count}"
@@ -492,7 +472,6 @@ def refuse_seen(listed: ObservedShifts, steps: Any, seen: Mapping[str, str]) -> 
 
 
 def _scores(question: Question, model: Any, score: Any, seed: int) -> tuple[Floats, dict[str, Any]]:
-    """A score per row by one model, and how it was made."""
     points, target = question.points, question.target
     there = partial(Question.ask, model, points, target=target, delta=1.0)
     if score != "max_shift" if isinstance(score, str) else not (callable(score) or offers(score, ShiftSet)):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from apas._fields import Fields, Kinds
 from apas._random import Stream
 from apas._typing import Floats
-from apas._validation import is_frame
+from apas._validation import is_frame, read_only
 from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.certification.region import RowRegion
 from apas.display.numbers import exactly, plain
@@ -30,14 +30,10 @@ LISTED = (0, "listed")
 #: Witnesses and evidence that a certificate file may hold.
 _KEPT_AS = {"draw": "DrawnShift", "corner": "CornerShift", "parameters": "KeptShift", "row": "RowWitness"}
 WITNESSES = Kinds({kind: f"{__name__}.{name}" for kind, name in _KEPT_AS.items()})
-_METHODS = "apas.certification.methods"
-EVIDENCE = Kinds(
-    {"model": f"{__name__}.BaseEvidence", "bound": f"{__name__}.BoundEvidence"}
-    | {kind: f"{_METHODS}.{kind}.{kind.capitalize()}Evidence" for kind in ("sampling", "enumeration")}
-    | {"partition": f"{_METHODS}.enumeration.EnumerationEvidence", "refit": f"{_METHODS}.refit.RefitEvidence"}
-    | {"share": f"{_METHODS}.closed_share.ShareEvidence"}
-    | {"calibration": "apas.certification.calibration.CalibrationEvidence"}
-)
+_PLACES = {"model": "certificate.Base", "bound": "certificate.Bound", "calibration": "calibration.Calibration"}
+_PLACES |= {kind: f"methods.{kind}.{kind.capitalize()}" for kind in ("sampling", "enumeration", "refit")}
+_PLACES |= {"partition": "methods.enumeration.Enumeration", "share": "methods.closed_share.Share"}
+EVIDENCE = Kinds({kind: f"apas.certification.{place}Evidence" for kind, place in _PLACES.items()})
 
 
 class Witness(Protocol):
@@ -59,18 +55,7 @@ class Witness(Protocol):
 
 @dataclass(frozen=True)
 class DrawnShift:
-    """A shift kept as the number of the draw that found it.
-
-    Parameters
-    ----------
-    shifts : ShiftSet
-    delta : float
-    entropy : int
-    purpose : str
-        Together with `entropy` the stream of random words.
-    index : int
-        Number of the draw.
-    """
+    """A shift kept as the number of the draw that found it, on the stream of `entropy` and `purpose`."""
 
     shifts: ShiftSet
     delta: float
@@ -113,19 +98,12 @@ class DrawnShift:
 class KeptShift:
     """A shift kept as the parameters of the shifted model, which lie inside the set without any tolerance.
 
-    Parameters
-    ----------
-    delta : float
-    values : ndarray of shape (k,)
-        Parameters of the shifted model; where the row moves too, what moves in `shifts`.
-    shifts : ShiftSet, optional
-        The set, if the row moves in it.
+    Where the row moves too, `values` are what moves in `shifts`, the set.
 
     Examples
     --------
     >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0]]], [[0.0]])
-    >>> KeptShift(0.5, np.array([1.0, -0.5])).margin(net, [[0.25]], 1)
+    >>> KeptShift(0.5, np.array([1.0, -0.5])).margin(FeedForward([[[1.0]]], [[0.0]]), [[0.25]], 1)
     -0.25
     """
 
@@ -135,9 +113,7 @@ class KeptShift:
     kind: ClassVar[str] = "parameters"
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64)
-        values.flags.writeable = False
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "values", read_only(self.values))
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
@@ -181,19 +157,13 @@ class KeptShift:
 class CornerShift:
     """A shift to a corner of a box, kept as one sign per parameter: an eighth of what the parameters take.
 
-    Parameters
-    ----------
-    shifts : ShiftSet
-        With a box for its geometry.
-    delta : float
-    signs : ndarray of int8, shape (k,)
-        -1, 0 or 1 per parameter: to which end of its range it moves, as far as fits inside without tolerance.
+    A sign, -1, 0 or 1, says to which end of its range a parameter moves, as far as fits inside without tolerance.
 
     Examples
     --------
     >>> from apas import FeedForward, LinfShifts
-    >>> net = FeedForward([[[1.0]]], [[0.0]])
-    >>> CornerShift(LinfShifts(), 0.5, np.array([0, -1], dtype=np.int8)).margin(net, [[0.25]], 1)
+    >>> corner = CornerShift(LinfShifts(), 0.5, np.array([0, -1], dtype=np.int8))
+    >>> corner.margin(FeedForward([[[1.0]]], [[0.0]]), [[0.25]], 1)
     -0.25
     """
 
@@ -203,9 +173,7 @@ class CornerShift:
     kind: ClassVar[str] = "corner"
 
     def __post_init__(self) -> None:
-        signs = np.array(self.signs, dtype=np.int8)
-        signs.flags.writeable = False
-        object.__setattr__(self, "signs", signs)
+        object.__setattr__(self, "signs", read_only(self.signs, np.int8))
 
     def moved(self, model: Any) -> Floats:
         """What moves in the set, where the shift has moved it to: the parameters."""
@@ -224,8 +192,7 @@ class CornerShift:
 
     def to_dict(self) -> dict[str, Any]:
         """The signs as a text of ``-``, ``0`` and ``+``."""
-        text = np.array(["-", "0", "+"])[self.signs + 1]
-        return {"kind": "corner", "delta": self.delta, "signs": "".join(text.tolist())}
+        return {"kind": "corner", "delta": self.delta, "signs": "".join("0+-"[sign] for sign in self.signs.tolist())}
 
     @classmethod
     def from_dict(cls, about: Fields, shifts: Any, delta: float, evidence: Evidence) -> CornerShift:
@@ -245,16 +212,7 @@ class CornerShift:
 
 @dataclass(frozen=True)
 class RowWitness:
-    """A row of a region that fails on a shifted model, or on the model itself.
-
-    Parameters
-    ----------
-    cells : tuple
-        The row as the user has it, column by column.
-    shift : Witness or None
-        The shifted model; None for the model itself.
-    delta : float
-    """
+    """A row of a region, column by column as the user has it, that fails on a shifted model, or on the model itself."""
 
     cells: tuple[Any, ...]
     shift: Any
@@ -320,13 +278,8 @@ class Evidence(Protocol):
 class Drawn(Protocol):
     """Evidence from draws of a random stream, which it names."""
 
-    @property
-    def entropy(self) -> int:
-        """Seed of the stream."""
-
-    @property
-    def purpose(self) -> str:
-        """What the stream is for."""
+    entropy: int
+    purpose: str
 
 
 @runtime_checkable
@@ -334,10 +287,7 @@ class Rechecked(Protocol):
     """Evidence, or a claim, that says what checks it again; `verify` knows how to check that of the package."""
 
     def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:
-        """Whether a certificate about the one row of a question holds, None if nobody can say; and why, in words.
-
-        A claim is asked about a `MaxShift` too: its delta is that of the question.
-        """
+        """Whether a certificate, or a `MaxShift` at the question's delta, holds for its row (None: unknown) and why."""
 
 
 @dataclass(frozen=True)
@@ -405,16 +355,8 @@ class Certificate:
     ----------
     claim : Claim
         `Every`, `Most`, or one of a method's own.
-    verdict : Verdict
-    delta : float
-        Size of the shifts.
-    target : object
-        The class that must be kept.
-    method : str
-        How it was shown.
-    evidence : Evidence
-    reason : str
-        Why the verdict is what it is.
+    method, reason : str
+        How it was shown, and why the verdict is what it is.
     witness : Witness or None
         A shift on which the row is not valid, if one was found.
     seconds : float
@@ -451,12 +393,11 @@ class Certificate:
     def sentence(self) -> str:
         """Say the verdict in words that are true as they stand."""
         if not self.valid_today:
-            why = f"the model itself does not give class {self.target!r} here, so there is nothing to keep"
+            here, why = "here", ", so there is nothing to keep"
             if self.region is not None and isinstance(self.witness, RowWitness):
-                told, cells = self.region.words(), ", ".join(str(cell) for cell in self.witness.cells)
-                why = (
-                    f"the model itself does not give class {self.target!r} to the row ({cells}) of the region ({told})"
-                )
+                cells = ", ".join(str(cell) for cell in self.witness.cells)
+                here, why = f"to the row ({cells}) of the region ({self.region.words()})", ""
+            why = f"the model itself does not give class {self.target!r} {here}{why}"
             return f"{self.verdict}, not valid today: {why}; nothing is said about the shifts."
         keeps = self.claim.subject(refuted=self.verdict is Verdict.REFUTED)
         where = "" if self.region is None else f" for every row of the region ({self.region.words()})"
@@ -487,12 +428,12 @@ class Certificate:
 
     def unsaved(self) -> str:
         """What of the certificate no reader of a file would know, in words; empty if it can be saved."""
-        parts: dict[str, tuple[Kinds, object]] = {
-            "evidence": (EVIDENCE, self.evidence),
-            "a claim": (CLAIMS, self.claim),
-        }
-        parts |= {} if self.witness is None else {"a witness": (WITNESSES, self.witness)}
-        odd = [f"{what} of type {type(part).__name__}" for what, (known, part) in parts.items() if not known.know(part)]
+        parts: list[tuple[str, Kinds, object]] = [
+            ("evidence", EVIDENCE, self.evidence),
+            ("a claim", CLAIMS, self.claim),
+        ]
+        parts += [] if self.witness is None else [("a witness", WITNESSES, self.witness)]
+        odd = [f"{what} of type {type(part).__name__}" for what, known, part in parts if not known.know(part)]
         return odd[0] if odd else ""
 
     def __str__(self) -> str:

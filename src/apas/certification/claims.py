@@ -33,10 +33,9 @@ class Verdict(Enum):
 
 @runtime_checkable
 class Claim(Protocol):
-    """What a certificate speaks about; `Every` and `Most` are two of them, and a method may bring its own.
+    """What a certificate speaks about: `Every`, `Most`, or one that a method brings.
 
-    What knows no file (`CLAIMS`) can be certified, audited and reported, but not saved. How such a claim is checked
-    again, it or its evidence says by offering `Rechecked`.
+    What knows no file (`CLAIMS`) can be certified, audited and reported, but not saved; see also `Rechecked`.
     """
 
     @property
@@ -90,8 +89,7 @@ def is_proof(claim: Claim) -> bool:
 
 #: Claims that a certificate file may hold.
 CLAIMS = Kinds(
-    {name: f"{__name__}.{name.capitalize()}" for name in ("every", "most")}
-    | {"update": "apas.certification.calibration.NextUpdate"}
+    {"every": f"{__name__}.Every", "most": f"{__name__}.Most", "update": "apas.certification.calibration.NextUpdate"}
 )
 
 
@@ -104,15 +102,7 @@ def percent(share: float) -> str:
 
 @dataclass(frozen=True)
 class Every:
-    """Every shift of the set keeps the target class.
-
-    Parameters
-    ----------
-    measure : str
-        The set, in words.
-    rows : int, default 1
-        How many rows the claim speaks of together.
-    """
+    """Every shift of the set that `measure` names keeps the target class; said of so many `rows` together."""
 
     measure: str
     rows: int = 1
@@ -127,7 +117,6 @@ class Every:
     confidence: ClassVar[float] = 1.0
     risk: ClassVar[Fraction] = Fraction(0)
     row_confidence: ClassVar[Fraction] = Fraction(1)
-    #: Why a row that the model itself gives its class is refuted.
     against: ClassVar[str] = "with a failing shift"
 
     def __str__(self) -> str:
@@ -178,16 +167,13 @@ class Most:
     rows : int, default 1
         How many rows the confidence holds for together; each is then tested at ``1 - (1 - confidence) / rows``.
     tries : int, default 1
-        By what the remaining risk was divided once more because the row was found by a search that may have tested
-        others before it, see `search_tries`.
+        By what the remaining risk was divided once more because a search found the row, see `search_tries`.
     bits : int, optional
-        That the seed was derived (`DerivedSeed`) and the risk is ``2**-bits``, which a float `confidence` need not be
-        able to say: it is then the largest one that is not above, whatever was given.
+        That the seed was derived (`DerivedSeed`) and the risk is ``2**-bits``; `confidence` is then the largest float
+        that is not above, whatever was given.
 
     Examples
     --------
-    >>> str(Most(0.995, 0.999, "uniform on a box"))
-    'at least 99.5 % of the shifts, confidence 0.999'
     >>> str(Most(0.995, 0.999, "uniform on a box", bits=64))
     'at least 99.5 % of the shifts, confidence 1 - 2^-64'
     """
@@ -199,7 +185,6 @@ class Most:
     tries: int = 1
     bits: int | None = None
     kind: ClassVar[str] = "most"
-    #: Why a row that the model itself gives its class is refuted.
     against: ClassVar[str] = "with too small a share"
 
     def __post_init__(self) -> None:
@@ -217,9 +202,7 @@ class Most:
     @property
     def risk(self) -> Fraction:
         """In what share of all samples such a claim may be false, exactly as the confidence was typed."""
-        if self.bits is not None:
-            return Fraction(1, 2**self.bits)
-        return 1 - Fraction(repr(self.confidence))
+        return 1 - Fraction(repr(self.confidence)) if self.bits is None else Fraction(1, 2**self.bits)
 
     @property
     def row_confidence(self) -> Fraction:
@@ -240,13 +223,7 @@ class Most:
         return f"at least {self.share} of the shifts, {self._level().removeprefix('with ')}"
 
     def among(self, count: int, what: str = "row") -> str:
-        """The claim in words, as one of so many: whether its confidence is for each by itself or for all together.
-
-        Examples
-        --------
-        >>> Most(0.995, 0.999, "uniform on a box").among(3)
-        'at least 99.5 % of the shifts, confidence 0.999 for each row by itself'
-        """
+        """The claim in words, as one of so many: whether its confidence is for each by itself or for all together."""
         alone = count > 1 and self.rows == 1 and self.confidence < 1.0
         return f"{self}{f' for each {what} by itself' if alone else ''}"
 
@@ -304,8 +281,7 @@ class Most:
 def search_tries(rank: int, test: int) -> int:
     """By what a search divides the risk of a test, whose draws are on the stream ``generate/<rank>/<test>``.
 
-    Test number j of a counterfactual has a part 1 / (j (j + 1)); these parts add up to 1. Test 0, that of a path, is
-    its only one and has all. A further counterfactual of a row pays for its rank r, too: a part 1 / (r (r + 1)) of that
-    is left. Each rank has draws of its own, and who could take any for nothing would look for one that passes.
+    Test j of a counterfactual has 1 / (j (j + 1)) of the risk, which adds up to 1; test 0, that of a path, has all. A
+    further counterfactual of a row, of rank r, has 1 / (r (r + 1)) of that: each rank has draws of its own.
     """
     return max(1, rank * (rank + 1)) * max(1, test * (test + 1))

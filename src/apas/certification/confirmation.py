@@ -18,12 +18,11 @@ from apas.worst_case.intervals import margin_error
 
 
 def confirmed_witness(question: Question, row: int, values: Floats, direction: Floats | None = None) -> Witness | None:
-    """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
+    """Keep the shifted parameters if they lie in the set, without tolerance, and row number `row` is not valid on them.
 
-    The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters,
-    and has to fail beyond what rounding could do; where it does not, and the network is piecewise linear, exact
-    rational arithmetic decides, but for models that are computed in float32. `direction` is the one that `inside_box`
-    made `values` of, if it did.
+    The margin, in float64 on these very parameters, must fail beyond what rounding could do; else exact rational
+    arithmetic decides for piecewise linear networks in float64. `direction` is what `inside_box` made `values` of, if
+    it did.
     """
     delta, base, shifts = float(question.delta[row]), question.model.parameters, question.shifts
     values, chain = np.asarray(values, dtype=np.float64), None
@@ -50,7 +49,6 @@ def confirmed_witness(question: Question, row: int, values: Floats, direction: F
 
 
 def _fails(question: Question, row: int, values: Floats) -> bool:
-    """Whether a row, by itself, is not valid on parameters, beyond doubt."""
     network, one = question.network, slice(row, row + 1)
     if network is None:
         alone, move = question.take(one), (values - question.model.parameters.values)[None, :]

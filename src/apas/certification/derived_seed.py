@@ -1,12 +1,7 @@
-"""Seeds that nobody chooses: a hash of the model, the shifts, the rows, the claim and the test.
+"""Seeds that nobody chooses: SHA-256 of the model, the shifts, the rows, the claim and the test, and nothing else.
 
-Who may choose a seed tries many, until one passes. A derived seed is SHA-256 of everything that decides whether the
-claim is true or the test passes, and nothing else; its draws come from SHAKE-128 (`Stream`). To have other draws one
-has to ask another question, and each of them is answered wrongly with probability at most the risk: that is why the
-risk is 2**-64 rather than 0.001. The page "Mathematics" has the theorem, the page "Files" every byte of the hash.
-
-All rows of a call share a seed, and so their draws. The seed depends on the rows through the root of a hash tree over
-their records: with the digests beside its way to the root, any row can be checked without the others.
+Who may choose a seed tries many, until one passes. All rows of a call share a derived one through the root of a hash
+tree over their records. The page "Mathematics" has the theorem, the page "Files" every byte of the hash.
 """
 
 from __future__ import annotations
@@ -54,14 +49,6 @@ class DerivedSeed:
     -----
     What voids the guarantee: the wrong distribution of shifts, or a model that is not the one in use. Rows that were
     refuted can still be left out.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> certificate = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, rng=apas.DerivedSeed(bits=80))[0]
-    >>> str(certificate.claim)
-    'at least 99.5 % of the shifts, confidence 1 - 2^-80'
     """
 
     bits: int = LEAST_BITS
@@ -124,10 +111,7 @@ def source_of_seed(item: Certificate | MaxShift) -> str | None:
 
 
 def wrong_seed(alone: Question, item: Certificate | MaxShift, digest: str, unbound: str) -> str | None:
-    """Why an answer about the one row of a question does not have the seed that it says was derived, or None.
-
-    `digest` is that of the model, and `unbound` what of the model it does not cover.
-    """
+    """Why an answer about one row of a model with this digest, but for what is `unbound`, has no derived seed."""
     told, largest = (item.trace, True) if isinstance(item, MaxShift) else (item.evidence.to_dict(), False)
     source, claim = source_of_seed(item), item.claim
     derived = {source == "derived", isinstance(claim, Most) and claim.bits is not None}

@@ -1,7 +1,6 @@
 """Failing draws: the shifted models on which rows are not valid, found block by block.
 
-A draw is a pure function of its number, and a margin within rounding of 0 counts as failing whatever its sign. So which
-draws fail for a row depends neither on the size of blocks nor on the other rows, nor on the number of workers.
+Which draws fail for a row depends neither on the size of blocks nor on the other rows, nor on the number of workers.
 """
 
 from __future__ import annotations
@@ -58,10 +57,7 @@ class Failures:
 
 
 def first_failures(question: Question, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
-    """The first failing draws of each row among draws number 0 to `samples`.
-
-    At least up to the one that makes `limit` failures, or `sure_limit` beyond rounding of 0, and at most `limit`.
-    """
+    """The first failing draws of each row, up to `limit` of them or `sure_limit` beyond rounding of 0."""
     block, rows = _block(question), len(question.X)
     with Progress(samples, "drawing shifted models") as progress:
         if question.n_jobs == 1 or samples <= block:
@@ -78,10 +74,7 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
 def failures_until_decided(
     question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
 ) -> Failures:
-    """Failing draws of each row from number `begin` on, at least up to the draw that decides, and none from `cap` on.
-
-    `before` says how many of the draws up to `begin` failed, and how many of those are beyond rounding of 0.
-    """
+    """Failing draws of each row from number `begin` up to the draw that decides; `before` are earlier counts."""
     block, stop = _block(question), _WhenDecided(test, cap, before)
     with Progress(cap - begin, "drawing shifted models") as progress:
         if question.n_jobs == 1 or cap - begin <= block:
@@ -312,7 +305,6 @@ def _unproved(question: Question) -> Indices:
 
 
 def _unproved_of(question: Question, network: FeedForward, rows: Indices) -> Indices:
-    """Which of some rows intervals leave open."""
     boxes, delta = Boxes(network, question.X[rows], question.wanted[rows], question.radii), question.delta[rows]
     bound = boxes.bound(delta)
     if not (bound > 0).any():

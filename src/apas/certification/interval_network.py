@@ -1,8 +1,7 @@
 """`IntervalNetwork`: a dense network whose parameters run through intervals, the INN of the paper.
 
-It stands for all networks of a box of shifts, or of a part of one. The ends of the intervals are rational numbers.
-Whether a model belongs to the set and what its volume is are decided with these, without rounding; what must be float64
-numbers (ends, realizations, ranges of the margin) is rounded to the side on which it stays true.
+Ends of intervals are rational numbers, so that membership and volume are decided without rounding; what must be float64
+numbers is rounded to the side on which it stays true.
 """
 
 from __future__ import annotations
@@ -45,22 +44,16 @@ class IntervalNetwork:
         The model whose shifts these are, and the same as a dense network in model units.
     radii : ndarray of shape (k,)
         How far each parameter moves when delta is 1; 0 for those that do not move.
-    delta : float
     start, width : ndarray of shape (k,)
         Where the intervals begin and how wide they are, as shares of those of the whole box: exact.
 
     Examples
     --------
     >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> whole = apas.IntervalNetwork.of(net, 0.5)
-    >>> [round(float(end[0]), 9) for end in whole.reach([[2.0, 1.5]])]
-    [-1.75, 2.75]
+    >>> whole = apas.IntervalNetwork.of(apas.FeedForward([[[1.0], [-1.0]]], [[0.0]]), 0.5)
     >>> lower, upper = whole.split("layer0.weight[0, 0]")
     >>> print(lower.low, lower.high, lower.volume)
     [ 0.5 -1.5 -0.5] [ 1.  -0.5  0.5] 1/2
-    >>> lower.contains(net), upper.contains(upper.realization(0.5)), lower.contains(upper.realization(0.5))
-    (True, True, False)
     """
 
     model: Model
@@ -91,7 +84,6 @@ class IntervalNetwork:
 
     @cached_property
     def _ends(self) -> list[tuple[Fraction, Fraction]]:
-        """Both ends of every interval, exactly."""
         about, ends = (self.network.parameters.values, self.radii, self.start, self.width), []
         for value, radius, start, width in zip(*(map(Fraction, numbers.tolist()) for numbers in about), strict=True):
             reach = Fraction(self.delta) * radius
@@ -112,9 +104,8 @@ class IntervalNetwork:
     def reach(self, X: Any, target: Any = None) -> tuple[Floats, Floats]:
         """Between which margins all networks of the set put each row, by interval arithmetic: least, largest.
 
-        Every network of the set keeps the class where the least one is above 0, and none does where the largest one is
-        below 0: in real arithmetic, and in float32 if the model computes in it. `target` is a label, or one per row;
-        unless given, class 1 of two.
+        Rounding, also of a model in float32, is accounted for. `target` is a label, or one per row; unless given, class
+        1 of two.
         """
         rows, wanted, ends = self._asked(X, target)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -125,10 +116,7 @@ class IntervalNetwork:
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
     def effects(self, X: Any, target: Any = None) -> Floats:
-        """At most how far the margin of each row changes while one parameter runs through its interval, (rows, k).
-
-        The others may be anywhere in theirs. Takes what `reach` takes.
-        """
+        """At most how far the margin of each row changes while one parameter runs through its interval, (rows, k)."""
         rows, wanted, ends = self._asked(X, target)
         with np.errstate(over="ignore", invalid="ignore"):
             # both operations are rounded up
@@ -137,10 +125,7 @@ class IntervalNetwork:
         return np.where(wide > 0, np.where(np.isnan(effects), np.inf, effects), 0.0)
 
     def split(self, parameter: int | str) -> tuple[IntervalNetwork, IntervalNetwork]:
-        """Two halves of the set: one parameter lies in the lower, and in the upper half of its interval.
-
-        It is told by its place among all, or by its tensor and the place in it, such as ``"layer0.weight[1, 0]"``.
-        """
+        """The sets with a parameter, told by place or by name ("layer0.weight[1, 0]"), in its lower and upper half."""
         i = self._place(parameter)
         if not self.radii[i] > 0 or self.width[i] <= THINNEST:
             why = "was halved 50 times" if self.radii[i] > 0 else "does not move"
@@ -154,7 +139,6 @@ class IntervalNetwork:
         """One network of the set, which takes rows as the model does.
 
         `t` says where each parameter lies in its interval, from 0 to 1; one number for all, or an array of shape (k,).
-        The parameter is a float64 number of the interval next to that place.
         """
         shares = np.asarray(t)
         right = shares.dtype.kind in "iuf" and shares.shape in ((), self.radii.shape)
@@ -172,11 +156,7 @@ class IntervalNetwork:
         return network if self.model is self.network else Realization(self.model, network)
 
     def contains(self, model: Any) -> bool:
-        """Whether a model is one of the set, decided without rounding.
-
-        It must be like the model of the set in all but its parameters (architecture, preprocessing, classes, threshold,
-        names of the features), and each parameter must lie in its interval, whose ends belong to it.
-        """
+        """Whether a model like that of the set has each parameter in its interval, decided without rounding."""
         other = as_model(model)
         said = [one.describe() if offers(one, Described) else one.classes for one in (self.model, other)]
         values, same = other.parameters.values, other.parameters.shapes == self.model.parameters.shapes

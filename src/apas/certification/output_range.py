@@ -1,8 +1,7 @@
 """`output_range`: between which margins shifted models put each row.
 
-Drawn: of n independent shifts the least margin is exceeded by at least a share ``(1 - confidence) ** (1 / n)`` of all
-shifts, with that confidence (Lemma 4 of the paper, solved for the share); the largest one likewise. Proved: a set that
-contains the margins of every shift, attained at its ends where that is known.
+Drawn: of n shifts the least margin is exceeded by at least a share ``(1 - confidence) ** (1 / n)`` of all, with that
+confidence (Lemma 4 of the paper). Proved: a set that contains the margins of every shift.
 """
 
 from __future__ import annotations
@@ -40,15 +39,11 @@ class OutputRange:
         Drawn: the least and the largest margin of the draws. Proved: all margins lie between them. Infinite where no
         end is known.
     low_claim, high_claim : Claim
-        What each end is worth by itself: `Most` with the share of shifts whose margin does not pass it, `Every`, or one
-        of a method's own.
+        What each end is worth by itself: `Most` with the share of shifts whose margin does not pass it, or `Every`.
     attained : tuple of bool
         Whether a shift is known that reaches each end, up to rounding.
     margin : float
         On the model itself.
-    delta : float
-    target : object
-    method : str
     undefined : int
         How many drawn models gave no number; one is enough that no end is known.
     """
@@ -63,6 +58,23 @@ class OutputRange:
     target: Any
     method: str
     undefined: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        question: Question,
+        i: int,
+        low: float,
+        high: float,
+        claim: Claim,
+        attained: Any,
+        method: str,
+        missing: int = 0,
+    ) -> OutputRange:
+        """The range of row `i`; an end that is not finite is not attained."""
+        reached = (attained[0] and isfinite(low), attained[1] and isfinite(high))
+        base, delta, target = float(question.base_margins[i]), float(question.delta[i]), question.target[i]
+        return cls(low, high, claim, claim, reached, base, delta, target, method, missing)
 
     @property
     def side(self) -> str:
@@ -89,7 +101,6 @@ class OutputRange:
         return f"every one of the {what} {between}{but}."
 
     def _why_infinite(self) -> str:
-        """Why an end is infinite."""
         if is_proof(self.low_claim):
             return "the bound is no finite number"
         if self.undefined:
@@ -133,7 +144,6 @@ class OutputRanges(UnderShifts[OutputRange]):
         return range_plot(self, ax)
 
     def _shown_frame(self) -> DataFrame:
-        """Ends in few digits, rounded outwards."""
         frame = super()._shown_frame()
         return frame.assign(low=[at_least(item.low) for item in self], high=[at_most(item.high) for item in self])
 
@@ -142,7 +152,6 @@ class OutputRanges(UnderShifts[OutputRange]):
 
 
 def _claim_words(claim: Claim) -> str:
-    """The claim in words."""
     return str(_shorten_share(claim) if isinstance(claim, Most) else claim)
 
 
@@ -173,10 +182,6 @@ def output_range(
         ``"sampling"``: the least and the largest margin of its draws, with the share of shifts that each end stands
         for. ``"interval"``: a set that contains every margin. ``"exact"``: its ends are attained (dense piecewise
         linear networks with two classes).
-
-    Returns
-    -------
-    OutputRanges
 
     Examples
     --------

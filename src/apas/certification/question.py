@@ -1,11 +1,11 @@
 """A checked question: which rows, towards which class, under which shifts, and how it is to be decided.
 
-`Question.ask` is the one door of all verbs: whatever a user passes is checked, converted and encoded there, once. What
-a method can do besides deciding a claim it says by having the members of a small protocol below; verbs ask for these.
+`Question.ask` is the one door of all verbs. What a method can do besides deciding a claim, small protocols say.
 """
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,19 +17,17 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_delta, check_flag, check_jobs, is_frame
-from apas.certification.agreement import check_agreement, check_listed
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Claim, Most, Verdict
 from apas.certification.results import AnswerColumn
-from apas.errors import InputError, Unsupported
+from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
-from apas.models.as_model import as_model, encoded_rows, predicted_classes
+from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
 from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
-from apas.shifts.embedded import EmbeddedShifts
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
@@ -49,10 +47,8 @@ _ALL = slice(None)
 _Value = TypeVar("_Value")
 
 
-@cache
-def _default(kind: Any) -> Any:
-    """A strategy with its default settings, one for all calls: strategies are frozen, and what they know is kept."""
-    return kind()
+#: A strategy with its default settings, one for all calls: strategies are frozen, and what they know is kept.
+_default = cache(lambda kind: kind())
 
 
 def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
@@ -77,16 +73,14 @@ def default_delta(shifts: Any, delta: Any) -> Any:
 def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
     """One class label per row."""
     if target is None:
-        raise InputError(
-            f'`target` must be the class to keep, one of {list(model.classes)}, or "predicted", got None; '
-            "a default would certify a rejected applicant as robustly rejected."
-        )
+        known, why = list(model.classes), "a default would certify a rejected applicant as robustly rejected"
+        raise InputError(f'`target` must be the class to keep, one of {known}, or "predicted", got None; {why}.')
     labels = np.empty(len(X), dtype=object)
     if isinstance(target, str) and target == "predicted" and target not in model.classes:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or fails later
             labels[:] = predicted_classes(model, X)[0] if len(X) else []
-        return labels
-    labels[:] = [model.classes[i] for i in class_indices(model.classes, target, len(X))]
+    else:
+        labels[:] = [model.classes[i] for i in class_indices(model.classes, target, len(X))]
     return labels
 
 
@@ -114,26 +108,16 @@ class Question:
 
     Attributes
     ----------
-    model : Model
     X : ndarray of shape (rows, features)
         In model units.
-    target : ndarray of object, shape (rows,)
-        A class label per row.
-    delta : ndarray of shape (rows,)
-    shifts : ShiftSet
     claim_rows : int
         How many rows the confidence must hold for together.
-    tries : int
-        By what the risk is divided because the rows stem from a search, see `Most`.
-    bits : int or None
-        That the seed is derived and the risk is ``2**-bits``, see `Most`.
+    tries, bits : int, int or None
+        By what the risk of a search is divided, and that the seed is derived: see `Most`.
     regions : tuple of AskedRegion or None, or None
         Per row the region that has to be kept as a whole, None for a row by itself.
-    n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
-    method : Method or None
-        How the question is to be decided, as it was asked.
     """
 
     model: Model
@@ -173,9 +157,8 @@ class Question:
     ) -> Question:
         """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer (`Unsupported`).
 
-        Arguments are as users pass them to `certify`; `labels` reads `target`: it gives one label per row for the
-        model, the encoded rows and what was passed; `beside` is a table that begins with the rows, which listed models
-        read in one go. `InputError` if an argument makes no sense, or the model does not agree with its own library.
+        `labels` gives one label per row for the model, the encoded rows and what was passed as `target`; `beside` is a
+        table that begins with the rows, which listed models read in one go.
         """
         from apas.certification.methods import METHODS  # whose modules import this one
 
@@ -331,22 +314,18 @@ class Question:
     def margins(self, directions: Floats, rows: Indices | slice = _ALL) -> Floats:
         """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
         if self.regions is not None:
-            return self._region_margins(directions, np.arange(len(self))[rows])
+            from apas.certification.region_claims import region_margins  # which makes certificates
+
+            places, margins = np.arange(len(self))[rows], np.empty((len(directions), len(self.X[rows])))
+            inside = self.with_region[places]
+            if not inside.all():
+                margins[:, ~inside] = replace(self, regions=None).margins(directions, places[~inside])
+            margins[:, inside] = region_margins(self, directions, places[inside])
+            return margins
         delta = self.one_delta if isinstance(self.one_delta, float) else self.one_delta[rows]
         target = self.one_target if self.same_target else self.target[rows]
-        if self.on_points:
-            return self.shifts.point_margins(self.model, _part(self.points, rows), target, directions, delta)  # type: ignore[attr-defined, no-any-return]
-        return self.shifts.margins(self.model, self.X[rows], target, directions, delta)
-
-    def _region_margins(self, directions: Floats, rows: Indices) -> Floats:
-        from apas.certification.region_claims import region_margins  # which makes certificates
-
-        with_region = self.with_region[rows]
-        margins = np.empty((len(directions), len(rows)))
-        if not with_region.all():
-            margins[:, ~with_region] = replace(self, regions=None).margins(directions, rows[~with_region])
-        margins[:, with_region] = region_margins(self, directions, rows[with_region])
-        return margins
+        points = _part(self.points, rows) if self.on_points else None
+        return sets.drawn_margins(self.shifts, self.model, points, self.X[rows], target, directions, delta)
 
     @cached_property
     def with_region(self) -> Bools:
@@ -390,10 +369,7 @@ class Question:
 
     @cached_property
     def embedded(self) -> Question:
-        """The same question about a dense network whose parameters are what moves; itself if none is known.
-
-        Its certificates are about this question: claims are in the words of the set, and witnesses are in it.
-        """
+        """The same question about a dense network whose parameters are what moves; its claims stay those of the set."""
         moves_input = offers(self.shifts, sets.MovesInput)
         if self.network is not None and not moves_input:
             return self
@@ -401,7 +377,7 @@ class Question:
         if chain is None or (offers(self.shifts, sets.OtherMoves) and not moves_input):
             return self
         chain = self.shifts.embed(chain) if offers(self.shifts, sets.MovesInput) else chain
-        shifts = EmbeddedShifts(self.shifts, chain, self.coordinates)
+        shifts = sets.EmbeddedShifts(self.shifts, chain, self.coordinates)
         return replace(self, model=chain.network, shifts=shifts, points=None)
 
     @property
@@ -483,10 +459,7 @@ def decide(question: Question, method: Method, stream: Stream) -> Sequence[Certi
 
 @runtime_checkable
 class Method(Protocol):
-    """A way to decide a claim.
-
-    Its attribute `name`, or its class in lower case, stands in certificates of rows that it need not be asked about.
-    """
+    """A way to decide a claim; its `name`, or its class in lower case, stands in certificates that it need not make."""
 
     def claim(self, question: Question) -> Claim:
         """What the method will speak about."""
@@ -502,21 +475,12 @@ class Method(Protocol):
 class Draws(Protocol):
     """A method that decides a claim about most shifts on a number of draws that it plans ahead.
 
-    Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone: so a search can give
-    each of its tests a part of the risk, and draws of its own.
+    Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone.
     """
 
-    @property
-    def coverage(self) -> float:
-        """The share of shifts that must keep the class."""
-
-    @property
-    def confidence(self) -> float:
-        """How sure its claims are, in (0, 1)."""
-
-    @property
-    def n_samples(self) -> int | None:
-        """How many shifts to draw; None for as many as the claim needs."""
+    coverage: float
+    confidence: float
+    n_samples: int | None
 
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws to make; whether they are enough for the claim is not asked."""
@@ -535,10 +499,7 @@ class LeastDraws(Protocol):
 
 @runtime_checkable
 class NamesTest(Draws, Protocol):
-    """A method that says which test it will make, before it draws: what derived seeds ask for.
-
-    Its claim takes `Question.bits` over, and it refuses them beside a confidence that somebody asked for.
-    """
+    """A method that says before it draws which test it will make, as derived seeds ask; it knows `Question.bits`."""
 
     def test_name(self, question: Question, claim: Most, *, largest: bool = False) -> str:
         """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
@@ -549,10 +510,7 @@ class FindsLargestShift(Protocol):
     """A method that can say how far the model may shift: what `max_shift` asks for."""
 
     def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: str | None) -> list[MaxShift]:
-        """One answer per row, with no delta above `limit`; all rows are valid on the model itself.
-
-        The deltas of the question are 1. `search` is how to look for it, for methods that draw; None lets them choose.
-        """
+        """One answer per row with no delta above `limit`, of a question at 1; `search` is how to look, by draws."""
 
 
 @runtime_checkable
@@ -575,9 +533,7 @@ class EnclosesOutput(Protocol):
 class SpeaksOfRefits(Protocol):
     """A method that knows what is fitted again, and on which tables: sets that offer `Refitted` need one."""
 
-    @property
-    def speaks_of_refits(self) -> bool:
-        """Whether it does."""
+    speaks_of_refits: bool
 
 
 @runtime_checkable
@@ -592,6 +548,53 @@ class Cuts(Protocol):
 class OnlyRefutes(Protocol):
     """A method that never certifies: not to find a failing shift proves nothing."""
 
-    @property
-    def only_refutes(self) -> bool:
-        """True."""
+    only_refutes: bool
+
+
+#: Rows closer to the boundary than this are left out when a model is compared with its own library.
+AGREEMENT = 1e-9
+
+
+def check_agreement(
+    model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None, theirs: Any = None
+) -> None:
+    """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
+    if not offers(model, models.LibraryBacked) or not len(X):
+        return
+    ours, distance = predicted_classes(model, X, margins)
+    theirs = model.library_classes(points) if theirs is None else theirs
+    allowed: Any = AGREEMENT
+    # about what is within its rounding it has no opinion
+    if offers(model, models.Arithmetic) and model.dtype == "float32":
+        still = np.zeros(len(model.parameters))
+        allowed = AGREEMENT + ROUNDING * sets.magnitudes(model, X, model.classes[0], still, 0.0)
+    differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
+    if differ:
+        i = int(differ[0])
+        told = f"apas reads class {ours[i]!r}, the library says {theirs[i]!r}; this model is not what it seems"
+        where = f"{name} does not agree with its own library on row {i}"
+        raise InputError(f"{where}: {told}, so nothing can be certified about it.")
+
+
+def check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
+    """Refuse listed models that cannot read the rows or are not what they seem; what they make of `beside` (`ask`)."""
+    read: list[Floats] = []
+    warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
+    for number, other in enumerate(shifts.models[first:], first):
+        name = f"`models[{number}]` of {type(shifts).__name__}"
+        theirs = other.describe().get("threshold") if ours is not None and offers(other, models.Described) else None
+        if None not in (ours, theirs) and ours != theirs and not warned:
+            warned = True
+            told = f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on"
+            about = f"{told}; the claim is about models with thresholds of their own."
+            warnings.warn(about, GuaranteeWarning, stacklevel=4)
+        try:
+            rows, said = encoded_and_classified(other, points if beside is None else beside)
+            read += [] if beside is None else [rows]
+        except InputError as error:
+            if beside is not None:  # the rows themselves may be fine
+                return check_listed(shifts, model, points, number)
+            raise InputError(f"{name} cannot read the rows: {error}") from error
+        rows, said = rows[: len(points)], None if said is None else said[: len(points)]
+        check_agreement(other, points, rows, name, theirs=said)
+    return read

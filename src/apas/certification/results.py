@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
     from apas.certification.max_shift.result import MaxShifts
-    from apas.models.base import Model
     from apas.shifts.base import ShiftSet
 
 
@@ -61,9 +60,8 @@ class AnswerColumn(Sequence[Item]):
     @classmethod
     def merged(cls, where: Bools, yes: Sequence[Item], no: Sequence[Item]) -> AnswerColumn[Item]:
         """Answers in the order of rows: `yes` those of the rows `where` it is true, `no` those of the others."""
-        (first, ours), (second, theirs) = (
-            (x.distinct, x.codes) if isinstance(x, AnswerColumn) else (x, np.arange(len(x))) for x in (yes, no)
-        )
+        parts = [(x.distinct, x.codes) if isinstance(x, AnswerColumn) else (x, np.arange(len(x))) for x in (yes, no)]
+        (first, ours), (second, theirs) = parts
         codes = np.empty(len(where), dtype=np.intp)
         codes[where], codes[~where] = ours, theirs + len(first)
         return cls([*first, *second], codes)
@@ -170,19 +168,15 @@ class RowResults(Sequence[Item]):
         return frame.assign(delta=[exactly(delta) for delta in frame["delta"]]) if "delta" in frame else frame
 
     def _line(self, item: Item) -> dict[str, Any]:
-        """The line of `to_frame` about one row."""
         return {name: getattr(item, name) for name in self.COLUMNS}
 
     def _about(self) -> dict[str, Any]:
-        """What `to_dict` says about all rows at once."""
         return {}
 
     def _entries(self) -> list[dict[str, Any]]:
-        """What `to_dict` says about each row."""
         return [item.to_dict() for item in self]
 
     def _labels(self) -> Any:
-        """What the rows are called."""
         if self._index is not None:
             return self._index
         return self.points.index if is_frame(self.points) else range(len(self))
@@ -202,8 +196,8 @@ class UnderShifts(RowResults[Item]):
         *,
         model_digest: str,
         shifts: ShiftSet,
-        model: Model | None = None,
-        readings: Sequence[Any] | None = None,
+        model: Any = None,
+        readings: Any = None,
         **rows: Any,
     ) -> None:
         super().__init__(items, **rows)
@@ -219,13 +213,9 @@ class UnderShifts(RowResults[Item]):
         base = self.model if model is None else model
         if base is None:
             raise InputError("`model` must be given: what was read from a file holds none.")
-        asked: dict[str, Any] = {
-            "target": [vars(item)["target"] for item in self],
-            "shifts": self.shifts,
-            "n_jobs": n_jobs,
-        }
         sizes = [getattr(item, "delta", 0.0) or 1.0 for item in self]  # largest shifts are asked about at 1
-        question = Question.ask(base, self.points, delta=sizes, method="sampling", **asked)
+        asked: dict[str, Any] = {"delta": sizes, "shifts": self.shifts, "method": "sampling", "n_jobs": n_jobs}
+        question = Question.ask(base, self.points, target=[vars(item)["target"] for item in self], **asked)
         if question.context["model_digest"] != self.model_digest:
             raise InputError("`model` must be the one that these answers are about, but its fingerprint is another.")
         more = copy.copy(self)
@@ -240,7 +230,6 @@ def cells(rows: Any) -> list[list[Any]]:
 
 
 def _cut(value: Any, where: slice | Bools) -> Any:
-    """The chosen entries of what has one per row."""
     if value is None:
         return None
     if isinstance(value, tuple) and not isinstance(where, slice):
@@ -263,23 +252,13 @@ class Certificates(UnderShifts[Certificate]):
     feature_names : tuple of str or None
     max_shifts : MaxShifts or None
         The largest shifts of the same rows, if the certificates were read from a file that holds them.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0]]], [[0.0]])
-    >>> certificates = apas.certify(net, [[1.0], [-1.0], [2.0]], 0.1, target=1, rng=0)
-    >>> certificates[certificates.certified].points.tolist()
-    [[1.0], [2.0]]
     """
 
     FORMAT = "apas-certificates"
     ROWS = "certificates"
     UNSHOWN = ("claim", "coverage", "confidence")
-    COLUMNS: ClassVar[tuple[str, ...]] = (
-        *("verdict", "target", "delta", *UNSHOWN),
-        *("draws", "failures", "method", "reason", "valid_today"),
-    )
+    COLUMNS: ClassVar[tuple[str, ...]] = ("verdict", "target", "delta", *UNSHOWN, "draws", "failures")
+    COLUMNS += ("method", "reason", "valid_today")
     PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
 
     def __init__(self, items: Sequence[Certificate], *, max_shifts: MaxShifts | None = None, **known: Any) -> None:
@@ -328,24 +307,11 @@ class Certificates(UnderShifts[Certificate]):
             The model that the certificates are about, where they were read from a file: see `as_model`.
         n_jobs : int, default 1
 
-        Returns
-        -------
-        Certificates
-            The very ones that `certify` gives with the same seed and ``Sampling(test="anytime", n_samples=n_samples)``.
-
         Notes
         -----
-        To go on costs no confidence, however often and for whatever reason: the test may be looked at after each draw.
-        To begin anew with another seed is another test, and would.
-
-        Examples
-        --------
-        >>> import apas
-        >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-        >>> few = apas.Sampling(test="anytime", n_samples=1000)
-        >>> certificates = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method=few, rng=0)
-        >>> certificates[0].verdict.name, certificates.continued(n_samples=50_000)[0].reason
-        ('UNKNOWN', '0 of 1572 draws failed; so few certify at any time (anytime test)')
+        It gives what `certify` does with the same seed and ``Sampling(test="anytime", n_samples=n_samples)``. To go on
+        costs no confidence, however often and for whatever reason. To begin anew with another seed is another test, and
+        would.
         """
         from apas.certification.methods.sampling import continue_rows  # which makes certificates
 

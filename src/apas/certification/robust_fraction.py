@@ -1,9 +1,7 @@
 """`robust_fraction`: the share of shifts on which each row keeps its class, as a function of their size.
 
-With `Sampling` the same directions are used at every delta, so that the curve is smooth in delta; the counts of each
-delta are those of independent draws. Each end of each band is a one-sided Clopper-Pearson bound that is wrong with
-probability at most ``(1 - confidence) / (2 * len(deltas))``; by the union bound all of them hold together with the
-stated confidence. With `Enumeration` the bounds are computed and certain.
+With `Sampling` each end of each band is a one-sided Clopper-Pearson bound that is wrong with probability at most
+``(1 - confidence) / (2 * len(deltas))``: by the union bound all hold together. With `Enumeration` they are computed.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import numpy as np
 from apas._fields import EqualByContent, as_json
 from apas._random import Stream
 from apas._typing import Floats
+from apas._validation import read_only
 from apas.certification.certificate import NOT_TODAY, Evidence
 from apas.certification.question import BoundsShare, Draws, Question, default_delta
 from apas.certification.results import UnderShifts
@@ -48,18 +47,14 @@ class FractionCurve(EqualByContent):
     draws : int
         How many shifts were drawn; 0 if the bounds were computed.
     confidence : float
-        With this confidence the share lies between `lower` and `upper` at all the deltas together; 1 if the bounds
-        were computed.
-    target : object
-        The class to keep.
+        With this confidence the share lies between `lower` and `upper` at all the deltas together; 1 if computed.
     measure : str
         The distribution of the shifts, in words.
     valid : bool
-        Whether the model itself gives the class, or could but for the rounding of float32. The share is about shifted
-        models and defined either way.
+        Whether the model itself gives the class, or could but for the rounding of float32. The share is defined either
+        way.
     evidence : tuple of Evidence
-        What there is to show at each delta: of `Enumeration` with a `precision` the interval networks and their
-        volumes, else nothing.
+        Of `Enumeration` with a `precision` the interval networks and their volumes at each delta, else nothing.
     """
 
     deltas: Floats
@@ -75,9 +70,12 @@ class FractionCurve(EqualByContent):
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
-            values = np.array(getattr(self, name), dtype=np.float64)
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    @classmethod
+    def computed(cls, deltas: Floats, lower: Floats, upper: Floats, *about: Any) -> FractionCurve:
+        """A curve between certain bounds; `about` are target, measure, whether it is valid today, and evidence."""
+        return cls(deltas, 0.5 * (lower + upper), lower, upper, 0, 1.0, *about)
 
     def sentence(self) -> str:
         """Say it in words that are true as they stand; of many deltas the first, the middle one and the last."""
@@ -110,11 +108,7 @@ def _share(lower: float, upper: float, delta: float) -> str:
 class FractionCurves(UnderShifts[FractionCurve]):
     """One curve per row, in the order of the rows; what else it has is as in `Certificates`.
 
-    Attributes
-    ----------
-    entropy : int or None
-        Seed of the draws; None if nothing was drawn. `to_dict` gives it as hexadecimal text, since it exceeds what JSON
-        readers keep.
+    `entropy` is the seed of the draws, None if nothing was drawn; `to_dict` gives it as hexadecimal text.
     """
 
     FORMAT = "apas-fraction-curves"
@@ -158,7 +152,6 @@ class FractionCurves(UnderShifts[FractionCurve]):
         return fraction_plot(self, ax)
 
     def _shown_frame(self) -> DataFrame:
-        """Bounds in few digits, rounded outwards; the confidence in all its digits."""
         write = {"lower": at_least, "upper": at_most, "confidence": exactly}
         frame = super()._shown_frame()
         return frame.assign(**{name: [how(float(v)) for v in frame[name]] for name, how in write.items()})
@@ -192,17 +185,12 @@ def robust_fraction(
     rng : None, int or numpy.random.Generator
         Seed of the draws; recorded in the result.
 
-    Returns
-    -------
-    FractionCurves
-        One `FractionCurve` per row. A row that the model itself does not put into its target class has a curve like
-        any other, since the share is about shifted models; its `valid` is False.
-
     Notes
     -----
-    The band of a row holds at all deltas together with the stated confidence, each row by itself. Margins within
-    rounding of 0 count as failing in the lower end and in the estimate, and as valid in the upper end. What voids the
-    confidence: choosing the deltas or rows by looking at the same draws (the same `rng`).
+    The band of a row holds at all deltas together with the stated confidence, each row by itself, whether the model
+    itself gives the class (`valid`) or not. Margins within rounding of 0 count as failing in the lower end and in the
+    estimate, and as valid in the upper end. What voids the confidence: choosing the deltas or rows by looking at the
+    same draws.
 
     Examples
     --------

@@ -20,11 +20,10 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas._validation import is_frame
-from apas.certification.agreement import check_agreement
 from apas.certification.certificate import Certificate, Drawn
 from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
-from apas.certification.question import Question
+from apas.certification.question import Question, check_agreement
 from apas.certification.region import one_row
 from apas.certification.region_claims import AskedRegion
 from apas.certification.results import Certificates, UnderShifts

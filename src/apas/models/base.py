@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -124,7 +125,8 @@ def _class_offers(kind: Any, capability: Any) -> bool:
 @cache
 def members(capability: Any) -> tuple[str, ...]:
     """Names of the members of a protocol, those that it inherits included."""
-    return tuple(name for base in capability.__mro__ for name in vars(base) if not name.startswith("_"))
+    names = (name for base in capability.__mro__ for name in (*vars(base), *get_annotations(base)))
+    return tuple(dict.fromkeys(name for name in names if not name.startswith("_")))
 
 
 @runtime_checkable

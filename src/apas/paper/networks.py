@@ -21,8 +21,7 @@ from apas._validation import check_flag
 from apas.certification.api import certify
 from apas.models.feedforward import FeedForward
 from apas.paper.datasets import Part, Tables, read_tables
-from apas.shifts.delta_estimate import estimate_delta
-from apas.shifts.distance import measure_shift
+from apas.shifts.distance import estimate_delta, measure_shift
 
 INPUTS = 50  # how many inputs are explained
 

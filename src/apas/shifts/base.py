@@ -6,7 +6,7 @@ A set with a worst case says which geometry it has (`Bounded`): worst-case metho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -20,19 +20,14 @@ from apas._validation import check_integer
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters, Scaled, offers
 from apas.models.dense_chain import DenseChain
+from apas.models.forward import ACTIVATIONS
 from apas.shifts.box_rounding import inside_box
 from apas.shifts.norms import inside_ball, projection, steepest_point
 
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The box in which parameter i moves by at most ``delta * radii[i]``, independently of the others.
-
-    Parameters
-    ----------
-    radii : ndarray of shape (k,)
-        At least 0; 0 for parameters that do not move.
-    """
+    """The box in which parameter i moves by at most ``delta * radii[i]``, at least 0, independently of the others."""
 
     radii: Floats
 
@@ -54,14 +49,9 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Ball:
-    """The ball in which all parameters together move by at most `delta` in the L_p norm.
+    """The ball in which parameters together move by at most `delta` in the L_p norm; `radii` are 1 for those that move.
 
-    Parameters
-    ----------
-    p : float
-        Above 0 and finite.
-    radii : ndarray of shape (k,)
-        1 for each parameter that moves, 0 for the others.
+    p is above 0 and finite; radii are 0 for parameters that stay.
     """
 
     p: float
@@ -127,10 +117,7 @@ class Sparse:
 class Ellipsoid:
     """The set of changes ``delta * root @ s`` with a Euclidean length of s of at most 1.
 
-    Parameters
-    ----------
-    root : ndarray of shape (k, n)
-        A row of zeros per parameter that does not move; the other n rows are an invertible matrix.
+    `root` has shape (k, n): a row of zeros per parameter that stays; the other n rows are an invertible matrix.
     """
 
     root: Floats
@@ -141,7 +128,6 @@ class Ellipsoid:
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.root, self.root)))
 
     def _solve(self, moves: Floats) -> Floats:
-        """The s of rows of changes."""
         return np.asarray(np.linalg.solve(self.root[self.radii > 0], moves[..., self.radii > 0].T).T)
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
@@ -190,12 +176,7 @@ def largest_entries(sizes: Floats, count: int) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class Finite:
-    """A list of models, each as it is; draw number i is model number i.
-
-    Parameters
-    ----------
-    models : sequence of Model
-    """
+    """A list of models, each as it is; draw number i is model number i."""
 
     models: Sequence[Model]
 
@@ -205,6 +186,8 @@ Region: TypeAlias = Box | Ball | Sparse | Ellipsoid
 Geometry: TypeAlias = Region | Finite
 #: One delta for all rows, or one per row.
 Sizes: TypeAlias = float | Floats
+#: A lower and an upper bound.
+Ends: TypeAlias = tuple[float, float]
 
 
 @runtime_checkable
@@ -263,17 +246,11 @@ class MovesInput(OtherMoves, Protocol):
 class Embedded(Protocol):
     """A set as worst-case methods see it: as moves of the parameters of a dense chain."""
 
-    @property
-    def shifts(self) -> Any:
-        """The set itself."""
-
-    @property
-    def base(self) -> Parameters:
-        """What moves in it, as it is."""
-
-    @property
-    def chain(self) -> DenseChain:
-        """The network, and where in it what moves stands."""
+    shifts: Any
+    #: What moves in it, as it is.
+    base: Parameters
+    #: The network, and where in it what moves stands.
+    chain: DenseChain
 
 
 @runtime_checkable
@@ -289,28 +266,22 @@ class Bounded(Protocol):
     """A set with a worst case: something can be said about every one of its shifts."""
 
     def geometry(self, parameters: Parameters) -> Geometry | None:
-        """The set around the parameters, per unit of delta: what worst-case methods search and bound.
-
-        None if it has no worst case after all.
-        """
+        """The set around the parameters, per unit of delta, which is bounded and searched; None if it has none."""
 
 
 @runtime_checkable
 class Unbounded(Protocol):
     """A set that knows why it has no worst case."""
 
-    @property
-    def no_worst_case(self) -> str:
-        """Why, as the clause of a sentence that goes on: ", so nothing can be said about every one of them"."""
+    #: Why, as the clause of a sentence that goes on: ", so nothing can be said about every one of them".
+    no_worst_case: str
 
 
 @runtime_checkable
 class Listed(Protocol):
     """A set of models that can be counted: draw number i is model number i, and none is drawn twice."""
 
-    @property
-    def models(self) -> Sequence[Model]:
-        """The models, in order."""
+    models: Sequence[Model]
 
 
 @runtime_checkable
@@ -328,9 +299,7 @@ class Elliptical(Protocol):
 class LinearShare(Protocol):
     """A set of which is known how often a margin that is linear in the shift is kept."""
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws of delta 1 with ``sum of sizes[i] * s_i >= -level``, 0 and 1 if none are known.
 
         s is a draw in units of the radii, whatever its signs. The lower bound is one for ``level - slack``, the upper
@@ -342,13 +311,9 @@ class LinearShare(Protocol):
 class InOrder(Protocol):
     """A list of models that may stand in the order of their training, none left out, and may grow by further ones."""
 
-    @property
-    def in_order(self) -> bool:
-        """Whether it does."""
-
-    @property
-    def max_models(self) -> int:
-        """How many models it is to have at most, unless more are asked for."""
+    in_order: bool
+    #: How many models it is to have at most, unless more are asked for.
+    max_models: int
 
     def grow(self, count: int) -> bool:
         """Train until there are so many models; whether there are."""
@@ -363,9 +328,7 @@ def in_training_order(shifts: object) -> bool:
 class DefaultDelta(Protocol):
     """A set of which a size goes without saying."""
 
-    @property
-    def default_delta(self) -> float:
-        """The delta that is meant where none is given."""
+    default_delta: float
 
 
 @runtime_checkable
@@ -396,22 +359,17 @@ class Measurable(Protocol):
 class Normed(Protocol):
     """A set whose delta is an L_p norm of a change of the parameters, as `measure_shift` measures it."""
 
-    @property
-    def order(self) -> float:
-        """The p of the norm."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether delta bounds that very norm, of all parameters as they are; else some stay or count differently."""
+    order: float
+    #: Whether delta bounds that very norm, of all parameters as they are; else some stay or count differently.
+    is_whole: bool
 
 
 @runtime_checkable
 class Refitted(Protocol):
     """A set of models whose last layer is fitted again on other data; nothing is drawn from it."""
 
-    @property
-    def no_draws(self) -> str:
-        """Why not, as a clause."""
+    #: Why not, as a clause.
+    no_draws: str
 
     def bind(self, model: Any) -> Any:
         """The training table behind a model."""
@@ -421,18 +379,16 @@ class Refitted(Protocol):
 class Incomplete(Protocol):
     """A set of which a file holds only a part."""
 
-    @property
-    def missing(self) -> str:
-        """What is missing and how to pass it, as a clause."""
+    #: What is missing and how to pass it, as a clause.
+    missing: str
 
 
 @runtime_checkable
 class Fingerprinted(Protocol):
     """A set of models that exist, known by their fingerprints; without `Listed`, by nothing else."""
 
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """SHA-256 of each model, in the order of the draws."""
+    #: SHA-256 of each model, in the order of the draws.
+    digests: tuple[str, ...]
 
     def with_models(self, models: Any) -> ShiftSet:
         """The set with its models, which must be the very ones."""
@@ -452,13 +408,16 @@ class ShiftWords:
     moves_rows: bool = False
 
 
+NORMAL_WORDS = ShiftWords(
+    no_limit="normal shifts have no limit, so that every change of the parameters that move is one of them"
+)
+
+
 @runtime_checkable
 class Worded(Protocol):
     """A set in which a shift is something else than a change of parameters up to a limit."""
 
-    @property
-    def words(self) -> ShiftWords:
-        """What it is."""
+    words: ShiftWords
 
 
 def words_of(shifts: ShiftSet) -> ShiftWords:
@@ -467,15 +426,11 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
 
 
 #: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
-KINDS = Kinds(
-    {
-        kind: f"apas.shifts.{kind}.{kind.capitalize()}Shifts"
-        for kind in ("linf", "lp", "sparse", "gaussian", "ellipsoid")
-    }
-    | {"observed": "apas.shifts.observed.ListedModels", "noise": "apas.shifts.noise.InputNoise"}
-    | {"joint": "apas.shifts.joint.JointShifts"}
-    | dict.fromkeys(("removed", "relabelled", "added", "replaced"), "apas.shifts.data_change.ChangedTable")
-)
+_OWN = ("linf", "lp", "sparse", "gaussian", "ellipsoid", "joint")
+_PLACES = {kind: f"{kind}.{kind.capitalize()}Shifts" for kind in _OWN}
+_PLACES |= {"observed": "observed.ListedModels", "noise": "noise.InputNoise"}
+_PLACES |= dict.fromkeys(("removed", "relabelled", "added", "replaced"), "data_change.ChangedTable")
+KINDS = Kinds({kind: f"apas.shifts.{place}" for kind, place in _PLACES.items()})
 
 
 def coordinates(shifts: ShiftSet, model: Model) -> Parameters:
@@ -501,10 +456,7 @@ def drawn_margins(
 
 
 def magnitudes(model: Model, X: Floats, target: Any, radii: Floats, delta: float | Floats) -> Floats:
-    """Per row a number of the size of those behind any margin while parameter i moves by at most ``delta * radii[i]``.
-
-    Of a model that does not know it, the margin itself.
-    """
+    """Per row the size of the numbers behind any margin while parameter i moves by at most ``delta * radii[i]``."""
     if offers(model, Scaled):
         return model.margin_scale(X, radii, delta)
     return np.asarray(np.maximum(1.0, np.abs(model.margin(X, target))))
@@ -522,7 +474,7 @@ def ball_share(ratio: Any, count: int) -> Any:
 SHARE_ERROR = 1e-12
 
 
-def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slack: float) -> tuple[float, float]:
+def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slack: float) -> Ends:
     """Bounds on a share that depends on a level in units of the length of `sizes` alone, and grows with it."""
     length, ends = float(np.linalg.norm(sizes)), []
     if not length:
@@ -531,3 +483,67 @@ def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slac
         above = level + sign * (slack + 1e-12 * abs(level))
         ends.append(min(1.0, max(0.0, float(share(above / length)) + sign * SHARE_ERROR)))
     return ends[0], ends[1]
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedShifts:
+    """A shift set whose coordinates, `base`, stand in a dense chain; its words are those of the set itself."""
+
+    shifts: ShiftSet
+    chain: DenseChain
+    base: Parameters
+
+    @cached_property
+    def region_itself(self) -> Region | None:
+        """The geometry of the set around its own coordinates; None if it has none, or one that a chain has not."""
+        found = self.shifts.geometry(self.base)  # type: ignore[attr-defined]
+        # bounds over balls know the activations of plain networks only
+        plain = ACTIVATIONS.keys() >= set(self.chain.network.activations)
+        if isinstance(found, Finite) or (isinstance(found, Ball | Ellipsoid) and not plain):
+            return None
+        if self.chain.tied and not isinstance(found, Box):
+            return None
+        return found  # type: ignore[no-any-return]
+
+    def geometry(self, parameters: Parameters) -> Region | None:
+        """The same around the parameters of the chain; of tied ones the box that holds the set."""
+        found = self.region_itself
+        if isinstance(found, Ellipsoid):
+            return Ellipsoid(self.chain.lift(found.root.T).T)
+        return found if found is None else replace(found, radii=self.chain.reach(found.radii))
+
+    def radii(self, parameters: Parameters) -> Floats:
+        """How far each parameter of the chain moves when delta is 1."""
+        found = self.geometry(parameters)
+        return self.chain.reach(self.shifts.radii(self.base)) if found is None else found.radii
+
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
+        """Draws of the set, as moves of the chain."""
+        return self.chain.lift(self.shifts.directions(self.base, stream, start, stop))
+
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
+        """Margins on the shifted chains; of tied parameters the mean counts, so that they stay one."""
+        if self.chain.tied:
+            directions = self.chain.lift(self.chain.lower(directions, np.zeros(len(self.base))))
+        return model.shifted_margins(X, target, directions, delta)
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether the coordinates that stand for parameters of the chain lie in the set, and nothing else moved."""
+        values = self.chain.lower(other.values, self.base.values)
+        same = np.array_equal(self.chain.at(values), other.values)
+        return same and self.shifts.contains(self.base, replace(self.base, values=values), delta)
+
+    def measure(self, parameters: Parameters) -> str:
+        """What the set says."""
+        return self.shifts.measure(self.base)
+
+    def region(self, parameters: Parameters) -> str:
+        """What the set says."""
+        return self.shifts.region(self.base)
+
+    def to_dict(self) -> dict[str, Any]:
+        """That of the set."""
+        return self.shifts.to_dict()
+
+    def __repr__(self) -> str:
+        return repr(self.shifts)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apas._fields import EqualByContent, Fields
-from apas._typing import Floats
+from apas._random import Stream, entropy_of
+from apas._typing import Floats, Integers
+from apas._validation import check_integer
 from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.as_model import as_model
+from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import ABSENT, Described, Model, Parameters, offers
 from apas.shifts.box_rounding import box_distances
 
@@ -34,8 +40,6 @@ _WORDS = {0.0: "number of changed parameters", 1.0: "sum of the changes", 2.0: "
 def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
     """Measure how far the parameters of other models lie from those of a base model.
 
-    All parameters count, weights and biases of every layer that has them.
-
     Parameters
     ----------
     base : object
@@ -46,11 +50,6 @@ def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
         Which distance is `delta`: 0 counts the parameters that changed, 1 sums the changes, 2 is the Euclidean
         distance, inf the largest change (the `delta` of `LinfShifts`). Any number of at least 0 will do.
 
-    Returns
-    -------
-    ShiftReport
-        ``float(report)`` is the largest of the overall distances.
-
     Warns
     -----
     GuaranteeWarning
@@ -60,13 +59,9 @@ def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
     Examples
     --------
     >>> from apas import FeedForward
-    >>> old = FeedForward([[[1.0], [2.0]]], [[0.5]])
-    >>> new = FeedForward([[[1.0], [2.25]]], [[0.375]])
-    >>> report = measure_shift(old, new)
-    >>> report
+    >>> old, new = FeedForward([[[1.0], [2.0]]], [[0.5]]), FeedForward([[[1.0], [2.25]]], [[0.375]])
+    >>> measure_shift(old, new)
     <ShiftReport: Each of 3 parameters changes by at most 0.25; the largest change is a weight of layer0.>
-    >>> float(report), report.overall["model 1"].tolist()
-    (0.25, [2.0, 0.375, 0.2795084971874737, 0.25])
     """
     if not others:
         raise InputError("`others` of measure_shift must hold at least one model to compare, got none.")
@@ -297,3 +292,219 @@ def _read_distance(value: Any) -> float:
 
 def _json(value: float) -> float | str:
     return "inf" if value == math.inf else value
+
+
+def drawn_rows(stream: Stream, start: int, count: int, rows: int) -> Integers:
+    """Row numbers from 0 to `rows` (exclusive), drawn with replacement: numbers `start` to ``start + count``."""
+    # 32 random bits times `rows`, of which the upper half is the row: no product overflows 64 bits, and as rows are far
+    # below 2**32, no row is likelier than another by more than rows / 2**32
+    numbers = stream.words(start, count) >> np.uint64(32)
+    return (numbers * np.uint64(rows) >> np.uint64(32)).astype(np.int64)
+
+
+def drawn_seeds(stream: Stream, start: int, count: int) -> list[int]:
+    """Seeds in [0, 2**32), as NumPy and scikit-learn take them: numbers `start` to ``start + count``."""
+    return (stream.words(start, count) >> np.uint64(32)).tolist()  # type: ignore[no-any-return]
+
+
+def take_rows(values: Any, rows: Integers) -> Any:
+    """Rows of an array, data frame, series or tensor, by their positions."""
+    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
+
+
+def check_labels(
+    y: Any, rows: int, classes: Sequence[Any] | None = None, *, name: str = "y", of: str = "X", owner: str
+) -> Any:
+    """Labels that can be indexed by row numbers, all of them known if `classes` are given."""
+    wanted = f"`{name}` of {owner} must be 1-D, one label per row"
+    try:
+        labels = y if hasattr(y, "iloc") else np.asarray(y)
+    except ValueError:
+        raise InputError(f"{wanted}, got rows of labels.") from None
+    if labels.ndim != 1:
+        raise InputError(f"{wanted}, got {labels.ndim} dimensions; pass one column.")
+    if len(labels) != rows:
+        raise InputError(f"`{name}` of {owner} must hold one label per row of `{of}` ({rows}), got {len(labels)}.")
+    unknown = [] if classes is None else [label for label in labels.tolist() if label not in classes]
+    if unknown:
+        raise InputError(
+            f"`{name}` of {owner} must hold classes of the model ({', '.join(map(str, classes or ()))}), "
+            f"got {unknown[0]!r}; drop these rows, or train a model that knows the class."
+        )
+    return labels
+
+
+def data_digest(*tables: Any) -> str:
+    """The first 12 hexadecimal digits of a SHA-256 over arrays, data frames and series, by which data can be told."""
+    digest = hashlib.sha256()
+    for table in tables:
+        if hasattr(table, "tocsr"):
+            sparse = table.tocsr()
+            digest.update(data_digest(sparse.indptr, sparse.indices, sparse.data).encode())
+            continue
+        frame = hasattr(table, "iloc") and hasattr(table, "columns")
+        for name in table.columns if frame else [None]:
+            values = np.asarray(table if name is None else table[name])
+            digest.update(f"{name}{values.shape}{values.dtype.kind}".encode())
+            if values.dtype.kind in "biufc":
+                digest.update(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes())
+            else:
+                digest.update("\n".join(map(str, values.ravel().tolist())).encode())
+    return digest.hexdigest()[:12]
+
+
+def final_step(estimator: Any) -> Any:
+    """The classifier itself: the last step of a pipeline."""
+    return estimator[-1] if type(estimator).__name__ == "Pipeline" else estimator
+
+
+def check_share(fraction: Any, rows: int, owner: str, what: str, argument: str = "X") -> int:
+    """How many rows a share of them is; 0.29 of 100 rows are 29, as it is read, not the 28 of floating point."""
+    if not isinstance(fraction, Real) or isinstance(fraction, bool) or not 0 < float(fraction) <= 1:
+        raise InputError(f"`fraction` of {owner} must lie in (0, 1], got {fraction!r}; it is a share of {what}.")
+    size = share_of(fraction, rows)
+    if size < 1:
+        raise InputError(
+            f"`{argument}` of {owner} must have rows enough, but {float(fraction):g} of {rows} rows is less "
+            f"than one; pass more rows{'' if rows == 0 else f', or a fraction of at least 1/{rows}'}."
+        )
+    return size
+
+
+def share_of(fraction: Any, rows: int) -> int:
+    """So many of some rows, as a fraction is read."""
+    return int(Fraction(str(fraction)) * rows)
+
+
+def estimate_delta(
+    estimator: Any,
+    X_new: Any,
+    y_new: Any,
+    *,
+    update: Callable[[Any, Any, Any], Any] | None = None,
+    rounds: int = 5,
+    fraction: float = 0.1,
+    rng: Any = None,
+) -> ShiftReport:
+    """Estimate how far training on new data will move the parameters of a model.
+
+    `rounds` times, a share of the new rows is drawn with replacement, a copy of the model takes one pass over it, and
+    the shift is measured: `delta` of the report is the largest found (how the paper finds its delta). The model is not
+    changed.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator or pipeline whose last step has ``partial_fit``, or anything that `update` can train further.
+    X_new, y_new : array_like or data frame
+        New data in the user's units.
+    update : callable, optional
+        ``update(estimator, X, y)`` trains the copy it is given and returns it, or None; unless given, one call of
+        ``partial_fit`` behind the preprocessing as it is.
+    rounds : int, default 5
+    fraction : float, default 0.1
+        Which share of the new rows each round sees.
+    rng : None, int or numpy.random.Generator
+        Seed of the rows and of whatever else is random in a round; recorded in the report.
+
+    Returns
+    -------
+    ShiftReport
+        With a column per round.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
+    >>> model = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
+    >>> estimate_delta(model, X, y, fraction=1.0, rng=0).models
+    ('round 1', 'round 2', 'round 3', 'round 4', 'round 5')
+    """
+    base = read_model(estimator, "`estimator` of estimate_delta")
+    if update is None:
+        _check_partial_fit(estimator)
+    elif not callable(update):
+        raise InputError(f"`update` of estimate_delta must be a function (model, X, y), got {update!r}.")
+    rounds = check_integer(rounds, "rounds", "estimate_delta", least=1)
+    try:
+        points, encoded = encoded_rows(base, X_new)
+    except InputError as error:
+        raise InputError(str(error).replace("`X`", "`X_new`")) from error
+    classes = base.classes if update is None else None
+    labels = check_labels(y_new, len(points), classes, name="y_new", of="X_new", owner="estimate_delta")
+    entropy, draws, seeds = _draw(
+        rng, rounds, len(points), check_share(fraction, len(points), "estimate_delta", "the new rows", "X_new")
+    )
+    models, columns = [], [f"round {i}" for i in range(1, rounds + 1)]
+    names = [f"the model of {column} of estimate_delta" for column in columns]
+    for name, rows, seed in zip(names, draws, seeds, strict=True):
+        changed = copy.deepcopy(estimator)
+        if update is None:
+            result = _one_pass(changed, encoded[rows], take_rows(labels, rows), seed)
+        else:
+            result = update(changed, take_rows(points, rows), take_rows(labels, rows))
+        models.append(read_model(changed if result is None else result, name))
+    return compare_models(base, models, p=math.inf, names=names, columns=columns, entropy=entropy)
+
+
+def _check_partial_fit(estimator: Any) -> None:
+    final = final_step(estimator)
+    name = type(final).__name__
+    if not hasattr(final, "partial_fit"):
+        why = "" if hasattr(final, "fit") else " (pass the estimator itself, not what as_model made of it)"
+        if name == "MLPClassifier":
+            why = f" with solver={final.solver!r} (scikit-learn offers it for 'adam' and 'sgd')"
+        told = f"must have partial_fit, but {name} has none{why}; {_advice(estimator)}"
+        raise InputError(f"`estimator` of estimate_delta {told}")
+    if name == "MLPClassifier" and final.early_stopping:
+        raise InputError(
+            "`estimator` of estimate_delta must not have early_stopping=True, with which scikit-learn refuses "
+            f"partial_fit; {_advice(estimator)}"
+        )
+
+
+def _advice(estimator: Any) -> str:
+    """How to write an `update` for `estimator`, as the end of a message."""
+    piped = final_step(estimator) is not estimator
+    model, rows = ("model[-1]", "model[:-1].transform(X)") if piped else ("model", "X")
+    warm = ".set_params(warm_start=True)" if hasattr(final_step(estimator), "warm_start") else ""
+    return f"say how to train it further, e.g. def update(model, X, y): {model}{warm}.fit({rows}, y)"
+
+
+def _one_pass(estimator: Any, X: Floats, y: Any, seed: int) -> Any:
+    final = final_step(estimator)
+    columns = getattr(final, "feature_names_in_", None)
+    rows: Any = X
+    if columns is not None:  # scikit-learn warns when the names it was fitted with are missing
+        import pandas as pd
+
+        rows = pd.DataFrame(X, columns=list(columns))
+    if getattr(final, "random_state", 0) is None:
+        final.random_state = seed
+    with warnings.catch_warnings():
+        # few rows make one batch; that is what was asked for
+        warnings.filterwarnings("ignore", message="Got `batch_size`", category=UserWarning)
+        try:
+            final.partial_fit(rows, y)
+        except ValueError as error:
+            raise InputError(
+                f"`estimator` of estimate_delta must take partial_fit on the new rows, but {type(final).__name__} "
+                f"says: {str(error).splitlines()[0]}; {_advice(estimator)}"
+            ) from error
+    return estimator
+
+
+def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[Integers], list[int]]:
+    """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
+    if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
+        if len(rng) != rounds:
+            told = f"must be one seed, or one per round ({rounds}), got {len(rng)}"
+            raise InputError(f"`rng` of estimate_delta {told}; pass as many seeds as rounds.")
+        for seed in rng:
+            if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+                raise InputError(f"`rng` of estimate_delta must hold integers in [0, 2**32) as seeds, got {seed!r}.")
+        # NumPy's legacy generator, which is frozen: these are the rows of the paper's own experiments
+        return None, [np.random.RandomState(seed).choice(rows, size) for seed in rng], [int(seed) for seed in rng]
+    entropy = entropy_of(rng)
+    drawn = drawn_rows(Stream(entropy, "retraining"), 0, rounds * size, rows).reshape(rounds, size)
+    return entropy, list(drawn), drawn_seeds(Stream(entropy, "retraining order"), 0, rounds)

@@ -17,7 +17,7 @@ from apas._validation import check_number
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import ABSENT, Dense, Model, Parameters, offers
-from apas.shifts.base import Ellipsoid, ShiftWords, ball_share, magnitudes
+from apas.shifts.base import NORMAL_WORDS, Ellipsoid, ShiftWords, ball_share, magnitudes
 from apas.shifts.fit_problem import last_layer_rows, slope
 from apas.shifts.selection import ParameterShifts, check_layers, placed, read_names, read_numbers
 
@@ -32,8 +32,7 @@ class EllipsoidShifts(ParameterShifts):
     Parameters
     ----------
     covariance : array_like of shape (n, n)
-        Of the parameters that move, in their order; symmetric and positive definite. `laplace` reads it off a fitted
-        logistic regression.
+        Of the parameters that move, in their order; symmetric and positive definite: see `laplace`.
     layers : sequence of str or int, optional
         Which layers move, by name or index; all unless given. ``[-1]`` is the last layer.
     distribution : {"uniform", "normal"}, default "uniform"
@@ -85,17 +84,10 @@ class EllipsoidShifts(ParameterShifts):
 
     @classmethod
     def laplace(cls, model: Any, X: Any, *, penalty: float | None = None, distribution: str = "uniform") -> Self:
-        """The covariance that Laplace's approximation gives the last layer of a fitted classifier of two classes.
+        """The covariance that Laplace's approximation gives the last layer of a classifier fitted to `X`.
 
-        Parameters
-        ----------
-        model : object
-            A logistic regression, or a network with a sigmoid output, of which the last layer moves.
-        X : array_like or data frame
-            The rows it was fitted to.
-        penalty : float, optional
-            Of half the squared length of the weights in the loss; 1 / C of scikit-learn unless given.
-        distribution : {"uniform", "normal"}, default "uniform"
+        It is a logistic regression, or a network with a sigmoid output. `penalty` is that of half the squared length of
+        the weights in the loss; 1 / C of scikit-learn unless given.
         """
         net = as_model(model)
         if not offers(net, Dense) or len(net.classes) != 2 or net.as_feedforward().weights[-1].shape[1] != 1:
@@ -116,9 +108,8 @@ class EllipsoidShifts(ParameterShifts):
             return cls(np.linalg.inv(curvature), layers=[net.parameters.layer_names[-1]], distribution=distribution)
         except (np.linalg.LinAlgError, InputError):
             told = "leave directions of the weights open; pass more rows, or a penalty above 0"
-            raise InputError(
-                f"`X` of EllipsoidShifts.laplace must have as many directions as weights, but they {told}."
-            ) from None
+            must = "must have as many directions as weights"
+            raise InputError(f"`X` of EllipsoidShifts.laplace {must}, but they {told}.") from None
 
     def moves(self, parameters: Parameters) -> Bools:
         """Which parameters move, shape (k,)."""
@@ -162,13 +153,10 @@ class EllipsoidShifts(ParameterShifts):
         return magnitudes(model, X, target, farthest * self.radii(model.parameters), delta)
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether `other` lies in the ellipsoid around `base`: True is right, what is within rounding is refused.
-
-        A normal distribution has no boundary: there it is True unless a parameter changed that does not move.
-        """
-        if self.distribution == "normal":
-            return self._others_stay(base, other)
-        return self._others_stay(base, other) and self._geometry(base).holds(base.values, other.values, delta)
+        """Whether `other` lies in the ellipsoid around `base` beyond rounding; normal shifts have no boundary."""
+        boundless = self.distribution == "normal"
+        near = self._others_stay(base, other)
+        return near and (boundless or self._geometry(base).holds(base.values, other.values, delta))
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The Mahalanobis length of the change, but for rounding; infinite if a parameter changed that stays."""
@@ -180,8 +168,7 @@ class EllipsoidShifts(ParameterShifts):
     @property
     def words(self) -> ShiftWords:
         """What a shift is."""
-        limit = "normal shifts have no limit, so that every change of the parameters that move is one of them"
-        return ShiftWords(no_limit=limit if self.distribution == "normal" else "")
+        return NORMAL_WORDS if self.distribution == "normal" else ShiftWords()
 
     def _some(self, parameters: Parameters) -> str:
         what = self._selected(parameters)
@@ -202,9 +189,8 @@ class EllipsoidShifts(ParameterShifts):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
-        layers = None if self.layers is None else list(self.layers)
-        about = {"kind": self.kind, "layers": layers, "distribution": self.distribution}
-        return {**about, "covariance": np.asarray(self.covariance).tolist()}
+        told = super().to_dict()
+        return {key: told[key] for key in ("kind", "layers", "distribution", "covariance")}
 
     @classmethod
     def from_dict(cls, about: Fields) -> Self:

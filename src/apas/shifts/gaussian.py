@@ -9,7 +9,7 @@ from apas._random import LARGEST, Stream, standard_normals
 from apas._typing import Floats
 from apas.errors import Unsupported
 from apas.models.base import Model, Parameters
-from apas.shifts.base import ShiftWords, magnitudes, outward_share
+from apas.shifts.base import NORMAL_WORDS, Ends, ShiftWords, magnitudes, outward_share
 from apas.shifts.selection import ScaledShifts
 
 
@@ -22,41 +22,31 @@ class GaussianShifts(ScaledShifts):
 
     Parameters
     ----------
-    relative : bool, default False
-        Let the standard deviation of each parameter be ``delta`` times its own magnitude. A parameter that is 0 then
-        never moves, unless `floor` is set.
-    kinds, layers, scale, floor : optional
+    relative, kinds, layers, scale, floor : optional
         Which parameters move, and in what proportion: as for `LinfShifts`.
 
     Examples
     --------
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> certificate = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, shifts=GaussianShifts(kinds=("weight",)), rng=0)[0]
-    >>> certificate.verdict.name, certificate.claim.measure
-    ('CERTIFIED', 'each of 2 weights moves by an independent normal number of standard deviation delta, 1 fixed')
+    >>> shifts = GaussianShifts(kinds=("weight",))
+    >>> apas.certify(net, [[2.0, 0.5]], 0.1, target=1, shifts=shifts, rng=0)[0].claim.measure
+    'each of 2 weights moves by an independent normal number of standard deviation delta, 1 fixed'
     """
 
     _owner: ClassVar[str] = "GaussianShifts"
     kind: ClassVar[str] = "gaussian"
-    words: ClassVar[ShiftWords] = ShiftWords(
-        no_limit="normal shifts have no limit, so that every change of the parameters that move is one of them"
-    )
+    words: ClassVar[ShiftWords] = NORMAL_WORDS
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
-        """Directions number `start` to `stop`, shape (stop - start, k): normal numbers times the radii.
-
-        Parameters that do not move take no random number.
-        """
+        """Directions number `start` to `stop`, shape (stop - start, k): normal numbers times the radii."""
         return self._drawn(standard_normals, parameters, stream, start, stop)
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
         return magnitudes(model, X, target, LARGEST * self.radii(model.parameters), delta)
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws that keep a margin which is linear in the shift: that of a normal number."""
         from scipy.special import ndtr
 
@@ -65,11 +55,7 @@ class GaussianShifts(ScaledShifts):
         return lower - len(sizes) * 2.0**-50, upper
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether `other` could have been drawn: True unless a parameter changed that does not move.
-
-        A normal distribution has no boundary, so every distance is possible and `delta` plays no part; how likely it
-        is, this does not say.
-        """
+        """Whether `other` could have been drawn, at whatever distance: unless a parameter changed that stays."""
         return self._others_stay(base, other)
 
     def measure(self, parameters: Parameters) -> str:

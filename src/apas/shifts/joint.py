@@ -13,18 +13,8 @@ from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters, offers
 from apas.models.dense_chain import DenseChain, dense_chain
-from apas.shifts.base import (
-    KINDS,
-    Bounded,
-    Box,
-    Listed,
-    Measurable,
-    OtherMoves,
-    ShiftSet,
-    ShiftWords,
-    coordinates,
-    magnitudes,
-)
+from apas.shifts import base as sets
+from apas.shifts.base import Box, ShiftSet, ShiftWords, coordinates, magnitudes
 from apas.shifts.linf import LinfShifts
 from apas.shifts.noise import ENCODED, PLAIN, InputNoise
 
@@ -36,13 +26,6 @@ class JointShifts(EqualByContent):
     Delta is the size of both: parameters move as `parameters` says, features as `row` says; to let one move further
     than the other, give it a `scale`. A draw moves the parameters and the row independently.
 
-    Parameters
-    ----------
-    parameters : ShiftSet, default LinfShifts()
-        How the parameters of the model move.
-    row : InputNoise, default InputNoise()
-        How the row moves.
-
     Notes
     -----
     Claims about every shift are proved for dense networks where both are boxes (`LinfShifts`, and noise without whole
@@ -52,8 +35,7 @@ class JointShifts(EqualByContent):
     Examples
     --------
     >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> both = JointShifts(row=InputNoise(scale=0.5))
+    >>> net, both = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]]), JointShifts(row=InputNoise(scale=0.5))
     >>> [apas.certify(net, [[2.0, 0.5]], d, target=1, shifts=both, method="exact")[0].verdict.name for d in (0.25, 0.4)]
     ['CERTIFIED', 'REFUTED']
     """
@@ -72,7 +54,12 @@ class JointShifts(EqualByContent):
 
     def __post_init__(self) -> None:
         given, row = self.parameters, self.row
-        if isinstance(given, type) or not offers(given, ShiftSet) or offers(given, OtherMoves) or offers(given, Listed):
+        if (
+            isinstance(given, type)
+            or not offers(given, ShiftSet)
+            or offers(given, sets.OtherMoves)
+            or offers(given, sets.Listed)
+        ):
             must = "must be a set that moves the parameters of a model, such as LinfShifts()"
             raise InputError(f"`parameters` of JointShifts {must}, got {given!r}.")
         if not isinstance(row, InputNoise):
@@ -85,7 +72,6 @@ class JointShifts(EqualByContent):
         return Parameters.from_arrays(parts, names=named, kinds=theta.kinds + x.kinds, layers=theta.layers + x.layers)
 
     def _apart(self, both: Parameters) -> tuple[Parameters, Parameters]:
-        """The parameters of the model, and the features, of what moves."""
         cut = next(i for i, layer in enumerate(both.layers) if layer in (ENCODED, PLAIN) and both.shapes[i] == ())
         tensors = [both.tensor(i) for i in range(len(both.shapes))]
         parts = []
@@ -102,7 +88,7 @@ class JointShifts(EqualByContent):
     def geometry(self, parameters: Parameters) -> Box | None:
         """The box of both; None where one of them is no box."""
         theta, x = self._apart(parameters)
-        model = self.parameters.geometry(theta) if offers(self.parameters, Bounded) else None
+        model = self.parameters.geometry(theta) if offers(self.parameters, sets.Bounded) else None
         row = self.row.geometry(x)
         if not isinstance(model, Box) or row is None:
             return None
@@ -161,7 +147,7 @@ class JointShifts(EqualByContent):
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """From which delta on it is; infinite if the set of models does not know."""
-        known = offers(self.parameters, Measurable)
+        known = offers(self.parameters, sets.Measurable)
         return self.parameters.distance(base, other) if known else np.inf  # type: ignore[attr-defined]
 
     def measure(self, parameters: Parameters) -> str:
@@ -182,7 +168,7 @@ class JointShifts(EqualByContent):
     def from_dict(cls, about: Fields) -> JointShifts:
         """The set that a file describes."""
         about.only("kind", "parameters", "row")
-        return cls(parameters=KINDS.read(about.inner("parameters")), row=KINDS.read(about.inner("row")))
+        return cls(parameters=sets.KINDS.read(about.inner("parameters")), row=sets.KINDS.read(about.inner("row")))
 
     def __repr__(self) -> str:
         return f"JointShifts(parameters={self.parameters!r}, row={self.row!r})"

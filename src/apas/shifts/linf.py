@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.models.base import Parameters
-from apas.shifts.base import Box
-from apas.shifts.selection import ScaledShifts
+from apas.shifts.base import Box, Ends
+from apas.shifts.selection import BoxedShifts
 from apas.stats.uniform_sums import uniform_sum_share
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LinfShifts(ScaledShifts):
+class LinfShifts(BoxedShifts):
     """Every model whose parameters differ from the base model's by at most `delta` each.
 
     Draws are uniform on that box. A parameter moves by ``delta * factor``, where the factor is 1, the parameter's
@@ -24,10 +24,8 @@ class LinfShifts(ScaledShifts):
     Parameters
     ----------
     relative : bool, default False
-        Move each parameter by at most ``delta`` times its own magnitude. A parameter that is 0 then never moves,
-        unless `floor` is set.
+        Move each parameter by at most ``delta`` times its own magnitude; one that is 0 then stays, unless for `floor`.
     kinds : tuple of str, default ("weight", "bias")
-        Which kinds of parameters move.
     layers : sequence of str or int, optional
         Which layers move, by name or index; all unless given.
     scale : mapping, sequence of array_like or array_like, optional
@@ -35,11 +33,6 @@ class LinfShifts(ScaledShifts):
         per tensor, or one vector of all). 0 means that the parameter does not move.
     floor : float, default 0.0
         With `relative`: the least magnitude a parameter is taken to have.
-
-    Examples
-    --------
-    >>> LinfShifts(kinds=("weight",), layers=[0])
-    LinfShifts(kinds=('weight',), layers=(0,))
     """
 
     _owner: ClassVar[str] = "LinfShifts"
@@ -51,30 +44,16 @@ class LinfShifts(ScaledShifts):
         return Box(self.radii(parameters))
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
-        """Directions number `start` to `stop`, shape (stop - start, k).
-
-        Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
-        ``radii[j]``; parameters that do not move take no random number.
-        """
+        """Directions number `start` to `stop`, (stop - start, k): uniform on a grid of [-1, 1), times the radii."""
         return self._drawn(unit_cube, parameters, stream, start, stop)
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws that keep a margin which is linear in the shift, from its Fourier series."""
         if abs(level) + slack >= float(sizes.sum()) * (1 - len(sizes) * 2.0**-52):  # all or none, or close to it
             return uniform_sum_share(sizes, level - slack)[0], uniform_sum_share(sizes, level + slack)[1]
         lower, upper = uniform_sum_share(sizes, level, decides)
         more = slack / (2 * float(sizes.max()))  # no sum that contains a uniform number has a larger density
         return lower - more, upper + more
-
-    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
-        return self._within_box(base, other, delta)
-
-    def distance(self, base: Parameters, other: Parameters) -> float:
-        """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
-        return self._box_distance(base, other)
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""

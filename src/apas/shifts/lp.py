@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from apas._random import Stream, unit_ball
 from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Parameters
-from apas.shifts.base import Ball, ball_share, outward_share
+from apas.shifts.base import Ball, Ends, ball_share, outward_share
 from apas.shifts.norms import lp_norm, within_ball
 from apas.shifts.selection import ALL_KINDS, ParameterShifts, check_kinds, check_layers, placed, read_kinds, read_names
 
@@ -33,10 +34,8 @@ class LpShifts(ParameterShifts):
     p : float
         At least 0.001 and finite: 1 is the sum of the changes, 2 the Euclidean distance. Below 1 it is no norm, and the
         ball is not convex; proofs about it are those about the L_1 ball of the same `delta`, in which it lies.
-    kinds : tuple of str, default ("weight", "bias")
-        Which kinds of parameters move.
-    layers : sequence of str or int, optional
-        Which layers move, by name or index; all unless given.
+    kinds, layers : optional
+        Which parameters move: as for `LinfShifts`.
 
     Notes
     -----
@@ -56,9 +55,8 @@ class LpShifts(ParameterShifts):
     _owner: ClassVar[str] = "LpShifts"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", _check_order(self.p))
-        object.__setattr__(self, "kinds", check_kinds(self.kinds, "LpShifts"))
-        object.__setattr__(self, "layers", check_layers(self.layers))
+        kinds, layers = check_kinds(self.kinds, "LpShifts"), check_layers(self.layers)
+        vars(self).update(p=_check_order(self.p), kinds=kinds, layers=layers)
 
     def moves(self, parameters: Parameters) -> Bools:
         """Which parameters move, shape (k,)."""
@@ -77,30 +75,20 @@ class LpShifts(ParameterShifts):
         return Ball(self.p, self.radii(parameters))
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
-        """Directions number `start` to `stop`, shape (stop - start, k), uniform in the unit ball.
-
-        Parameters that do not move take no random number. In floating point a norm can exceed 1 by a few units in the
-        last place.
-        """
+        """Directions number `start` to `stop`, (stop - start, k), uniform in the unit ball but for last digits."""
         movers = np.flatnonzero(self.moves(parameters))
         points = unit_ball(len(movers), self.p, stream, start, stop)
         return placed(points, movers, len(parameters))
 
-    def linear_share(
-        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
-    ) -> tuple[float, float]:
+    def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
         """Bounds on the share of draws that keep a margin which is linear in the shift: known for p = 2 alone."""
         if self.p != 2:
             return 0.0, 1.0
-        count = int(np.count_nonzero(self.moves(parameters)))
-        return outward_share(lambda ratio: ball_share(ratio, count), sizes, level, slack)
+        share = partial(ball_share, count=int(np.count_nonzero(self.moves(parameters))))
+        return outward_share(share, sizes, level, slack)
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether `other` lies in the ball around `base`, decided in real arithmetic, without tolerance.
-
-        True is always right; for p that is no whole number up to 16, so is False but for vectors within about 1e-13
-        (below p = 1, 1e-13 / p) of the surface, which may be refused.
-        """
+        """Whether `other` lies in the ball around `base`, decided in real arithmetic, as `within_ball` says."""
         moves = self.moves(base)
         inside = self._others_stay(base, other)
         return inside and within_ball(base.values[moves], other.values[moves], self.p, float(delta))

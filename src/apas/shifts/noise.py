@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 from apas._fields import EqualByContent, Fields
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
+from apas._validation import read_only
 from apas.errors import InputError
 from apas.models.base import Dense, Model, Named, Parameters, Raw, ReadsCells, Scaled, offers
 from apas.models.dense_chain import DenseChain
 from apas.models.predictor import is_coded
 from apas.shifts.base import Box, ShiftWords, magnitudes
-from apas.shifts.selection import placed, position, read_factors, read_names, read_numbers, scalar
+from apas.shifts.selection import placed, position_of, read_factors, read_names, read_numbers, scalar
 
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
@@ -33,9 +34,9 @@ NEARLY = 1 + 1e-12
 class InputNoise(EqualByContent):
     """Every row moves by noise that is uniform on a box; the model does not move.
 
-    It answers whether an explanation still works if it is carried out imprecisely: the income rises by a little less
-    than advised. Feature j of a row moves by at most ``delta * scale[j]``, in model units, that is, behind the
-    preprocessing of a pipeline; of a model that can only predict, in raw units. All rows of a call see the same noise.
+    It answers whether an explanation still works if it is carried out imprecisely. Feature j of a row moves by at most
+    ``delta * scale[j]``, in model units, that is, behind the preprocessing of a pipeline; of a model that can only
+    predict, in raw units. All rows of a call see the same noise.
 
     Parameters
     ----------
@@ -50,18 +51,16 @@ class InputNoise(EqualByContent):
 
     Notes
     -----
-    What moves is a row, so claims say nothing about changes of the model; `JointShifts` moves both. All methods know
-    it for dense networks; where features move in whole steps, and for other models, `Sampling` does. A feature in whole
-    steps of which none is within reach stays where it is.
+    Claims say nothing about changes of the model; `JointShifts` moves both. All methods know it for dense networks;
+    where features move in whole steps, and for other models, `Sampling` does. A feature in whole steps of which none is
+    within reach stays where it is.
 
     Examples
     --------
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], feature_names=["income", "children"])
-    >>> noise = InputNoise(integers=["children"])
-    >>> certificate = apas.certify(net, [[5.0, 2.0]], 1.4, target=1, shifts=noise, rng=0)[0]
-    >>> certificate.verdict.name, noise.moved(net, [[5.0, 2.0]], [[-0.5, 0.9]], 1.4).tolist()
-    ('CERTIFIED', [[[4.3, 3.0]]])
+    >>> InputNoise(integers=["children"]).moved(net, [[5.0, 2.0]], [[-0.5, 0.9]], 1.4).tolist()
+    [[[4.3, 3.0]]]
     """
 
     scale: float | Mapping[str | int, float] | ArrayLike | None = None
@@ -136,8 +135,7 @@ class InputNoise(EqualByContent):
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Uniform numbers of [-1, 1), 0 for features that do not move, shape (stop - start, features)."""
         movers = np.flatnonzero(self.radii(parameters))
-        unit = unit_cube(len(movers), stream, start, stop)
-        return placed(unit, movers, len(parameters))
+        return placed(unit_cube(len(movers), stream, start, stop), movers, len(parameters))
 
     def moved(self, model: Model, X: ArrayLike, directions: ArrayLike, delta: float) -> Floats:
         """Rows in model units after the noise of each direction, shape (directions, rows, features)."""
@@ -234,14 +232,7 @@ class InputNoise(EqualByContent):
 
 
 def _place(parameters: Parameters, feature: Any, argument: str) -> int:
-    """Position of a feature given by name or index."""
-    place = position(parameters.names, feature)
-    if place is None:
-        raise InputError(
-            f"`{argument}` of InputNoise must name features of the model ({_some(parameters.names, 8)}) or index them "
-            f"(0 to {len(parameters) - 1}), got {feature!r}."
-        )
-    return place
+    return position_of(parameters.names, feature, f"`{argument}` of InputNoise", "features", _some(parameters.names, 8))
 
 
 def _check_scale(scale: Any) -> Any:
@@ -256,8 +247,7 @@ def _check_scale(scale: Any) -> Any:
         raise InputError(message) from None
     if numbers.ndim > 1 or isinstance(scale, bool) or not (np.isfinite(numbers).all() and (numbers >= 0).all()):
         raise InputError(message)
-    numbers.flags.writeable = False
-    return copied if copied is not None else float(numbers) if numbers.ndim == 0 else numbers
+    return copied if copied is not None else float(numbers) if numbers.ndim == 0 else read_only(numbers)
 
 
 def _step(value: Any) -> float:

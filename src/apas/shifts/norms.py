@@ -1,7 +1,6 @@
 """Geometry of L_p balls: what lies in one in real arithmetic, and the nearest and the steepest points of one.
 
-Below p = 1 the "norm" is none, and the ball is not convex; but ``t`` times a vector still measures ``t`` times as much,
-and the ball lies inside that of L_1, whose corners it shares.
+Below p = 1 the ball is not convex; it lies inside that of L_1, whose corners it shares.
 """
 
 from __future__ import annotations
@@ -115,10 +114,7 @@ def inside_ball(base: Floats, values: Floats, p: float, delta: float) -> Floats:
 
 
 def projection(moves: Floats, p: float, delta: ArrayLike) -> Floats:
-    """Rows pulled into the ball of radius `delta` (one, or one per row): for p = 1 and 2 to the nearest point of it.
-
-    For other p along the line to the centre.
-    """
+    """Rows pulled into the ball of radius `delta`: for p = 1 and 2 to its nearest point, else towards the centre."""
     radius = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(moves),))
     norms = lp_norm(moves, p)
     outside = norms > radius

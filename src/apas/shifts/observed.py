@@ -104,16 +104,6 @@ class ObservedShifts(ListedModels, EqualByContent):
     A claim about the process is valid if the models are independent draws of it, as those of `retrain` are. It is void
     if an explanation was chosen by looking at these models, if models were dropped, or if they are checkpoints of one
     training or were trained on folds of one data set. It says nothing about other data.
-
-    Examples
-    --------
-    >>> import apas
-    >>> base, later, latest = (apas.FeedForward([[[1.0], [w]]], [[0.0]]) for w in (-1.0, -1.5, -3.0))
-    >>> shifts = ObservedShifts([later, latest])
-    >>> rows = [[2.0, 0.5], [2.0, 1.0]]
-    >>> certificates = apas.certify(base, rows, 1, target=1, shifts=shifts, method="exact")
-    >>> [c.verdict.name for c in certificates], certificates[1].witness.index
-    (['CERTIFIED', 'REFUTED'], 1)
     """
 
     models: Sequence[Any]
@@ -162,14 +152,12 @@ class ObservedShifts(ListedModels, EqualByContent):
 
         Parameters
         ----------
-        estimator, X, y, bootstrap, fraction, when, window, keep, warm_start, rng
+        estimator, X, y, bootstrap, fraction, when, window, keep, warm_start, rng, folder
             As in `retrain`, which makes the same models in the same order.
         max_models : int, default 500
             After how many models rows are left open; `Certificates.continued` goes on.
         n_jobs : int, default 1
             Number of processes. Models that are trained ahead wait for their turn, so that the answers do not change.
-        folder : path, optional
-            Keep each model as a file here; a run that was interrupted goes on where it was.
 
         Returns
         -------
@@ -179,8 +167,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         Notes
         -----
         At coverage and confidence 0.95 the first rows are certified at 73 models, without a failure, or at 139 with
-        one; rows are refuted by 2 failures in the first 2, 3 in 6 or 4 in 12. How many models there will be need not be
-        fixed: the anytime test allows to stop and to go on. A training that fails is an error, as in `retrain`.
+        one. A training that fails is an error, as in `retrain`.
 
         Examples
         --------
@@ -192,8 +179,6 @@ class ObservedShifts(ListedModels, EqualByContent):
         >>> how = apas.Sampling(coverage=0.8, confidence=0.8)
         >>> apas.certify(base, [[19.0], [11.0]], None, target=1, shifts=refits, method=how).to_frame()["draws"].tolist()
         [10, 42]
-        >>> refits
-        ObservedShifts(42 models)
         """
         most = check_integer(max_models, "max_models", "from_process", least=1)
         how = {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window, "keep": keep}
@@ -303,11 +288,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         return margins
 
     def margins_read(self, model: Model, rows: _Rows, numbers: Sequence[int], count: int, target: Any) -> Floats:
-        """Margins on the models of some numbers, as they are, shape (len(numbers), count).
-
-        `rows` gives, for the number of a model and the model, an array of shape (count, features) in its units. The
-        classes are those of the base model.
-        """
+        """Margins on the models of some numbers, (len(numbers), count), where `rows` gives what each model reads."""
         margins = np.empty((len(numbers), count))
         for place, (number, other) in enumerate((number, self.models[number]) for number in numbers):
             encoded = rows(number, other)
@@ -365,10 +346,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         return largest
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether `other` has the parameters of a listed model, or of `base` moved towards it by `delta`, to the bit.
-
-        A further model of the process that the listed ones came from is not contained: nothing tells it from others.
-        """
+        """Whether `other` has the parameters of a listed model, or of `base` moved towards it by `delta`."""
         for model in self.models:
             values = model.parameters.values
             if delta != 1:
@@ -417,6 +395,5 @@ def _towards(model: Model, other: Model, number: int, X: Floats, target: Any) ->
 
 
 def _describe(model: Model) -> dict[str, Any]:
-    """All that decides a margin besides the parameters."""
     described = model.describe() if offers(model, Described) else {"classes": list(model.classes)}
     return {key: value for key, value in described.items() if key != "feature_names"}

@@ -9,85 +9,27 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from numbers import Real
+from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from apas._atomic import write_text
+from apas._fields import Fields
 from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
 from apas._typing import Integers
 from apas._validation import check_flag, check_integer, check_jobs
 from apas.display.progress import Progress
-from apas.errors import GuaranteeWarning, InputError
+from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.as_model import as_model
 from apas.models.base import FromEstimator, Model, Predicts, offers
 from apas.models.digest import canonical, model_digest
-from apas.shifts.distance import read_model
-from apas.shifts.refit_folder import RefitFolder
-
-
-def drawn_rows(stream: Stream, start: int, count: int, rows: int) -> Integers:
-    """Row numbers from 0 to `rows` (exclusive), drawn with replacement: numbers `start` to ``start + count``."""
-    # 32 random bits times `rows`, of which the upper half is the row: no product overflows 64 bits, and as rows are far
-    # below 2**32, no row is likelier than another by more than rows / 2**32
-    numbers = stream.words(start, count) >> np.uint64(32)
-    return (numbers * np.uint64(rows) >> np.uint64(32)).astype(np.int64)
-
-
-def drawn_seeds(stream: Stream, start: int, count: int) -> list[int]:
-    """Seeds in [0, 2**32), as NumPy and scikit-learn take them: numbers `start` to ``start + count``."""
-    return (stream.words(start, count) >> np.uint64(32)).tolist()  # type: ignore[no-any-return]
-
-
-def take_rows(values: Any, rows: Integers) -> Any:
-    """Rows of an array, data frame, series or tensor, by their positions."""
-    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
-
-
-def check_labels(
-    y: Any, rows: int, classes: Sequence[Any] | None = None, *, name: str = "y", of: str = "X", owner: str
-) -> Any:
-    """Labels that can be indexed by row numbers, all of them known if `classes` are given."""
-    wanted = f"`{name}` of {owner} must be 1-D, one label per row"
-    try:
-        labels = y if hasattr(y, "iloc") else np.asarray(y)
-    except ValueError:
-        raise InputError(f"{wanted}, got rows of labels.") from None
-    if labels.ndim != 1:
-        raise InputError(f"{wanted}, got {labels.ndim} dimensions; pass one column.")
-    if len(labels) != rows:
-        raise InputError(f"`{name}` of {owner} must hold one label per row of `{of}` ({rows}), got {len(labels)}.")
-    unknown = [] if classes is None else [label for label in labels.tolist() if label not in classes]
-    if unknown:
-        raise InputError(
-            f"`{name}` of {owner} must hold classes of the model ({', '.join(map(str, classes or ()))}), "
-            f"got {unknown[0]!r}; drop these rows, or train a model that knows the class."
-        )
-    return labels
-
-
-def data_digest(*tables: Any) -> str:
-    """The first 12 hexadecimal digits of a SHA-256 over arrays, data frames and series, by which data can be told."""
-    digest = hashlib.sha256()
-    for table in tables:
-        if hasattr(table, "tocsr"):
-            sparse = table.tocsr()
-            digest.update(data_digest(sparse.indptr, sparse.indices, sparse.data).encode())
-            continue
-        frame = hasattr(table, "iloc") and hasattr(table, "columns")
-        for name in table.columns if frame else [None]:
-            values = np.asarray(table if name is None else table[name])
-            digest.update(f"{name}{values.shape}{values.dtype.kind}".encode())
-            if values.dtype.kind in "biufc":
-                digest.update(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes())
-            else:
-                digest.update("\n".join(map(str, values.ravel().tolist())).encode())
-    return digest.hexdigest()[:12]
-
+from apas.models.files.formats import load_model, save_model
+from apas.models.files.json import parse_json
+from apas.shifts import distance
 
 _Caught = list[tuple[type[Warning], str]]
 
@@ -95,12 +37,7 @@ _Caught = list[tuple[type[Warning], str]]
 class RetrainedModels(list[Model]):
     """Models of one training process, in the order in which they were drawn.
 
-    Attributes
-    ----------
-    process : str
-        How they were made, as a claim prints it.
-    entropy : int
-        What rows and seeds were drawn from; pass it as `rng` to `retrain` to make them again.
+    `process` says how they were made, as a claim prints it; `entropy`, passed as `rng` to `retrain`, makes them again.
     """
 
     def __init__(self, models: Iterable[Model], process: str, entropy: int) -> None:
@@ -109,18 +46,7 @@ class RetrainedModels(list[Model]):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> RetrainedModels:
-        """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> folder = tempfile.mkdtemp()
-        >>> rows, labels = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
-        >>> made = retrain(DecisionTreeClassifier(), rows, labels, n_models=3, rng=0, folder=folder)
-        >>> RetrainedModels.load(folder).process == made.process
-        True
-        """
+        """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written."""
         kept = RefitFolder(folder)
         models = kept.read_all()
         process, _, entropy = kept.recipe or ("", "", 0)
@@ -161,16 +87,14 @@ def retrain(
     Parameters
     ----------
     estimator : object
-        A classifier with the manners of scikit-learn (boosted trees of XGBoost, LightGBM and CatBoost too) or a
-        `Pipeline`, which is cloned and never changed, or what `load_model` read as one; or a function
-        ``(X, y, seed)`` that trains a model and returns it (anything that `as_model` takes).
+        A classifier with the manners of scikit-learn (boosted trees too) or a `Pipeline`, which is cloned and never
+        changed, or what `load_model` read as one; or a function ``(X, y, seed)`` that trains a model and returns it.
     X, y : array_like or data frame
         The training data, in the user's units.
     n_models : int
         How many models to make: see `sample_size`.
     bootstrap : bool, default True
-        Draw as many rows as there are, with replacement, for each model; else all models see the same rows and differ
-        by their seeds alone.
+        Draw as many rows as there are, with replacement, for each model; else models differ by their seeds alone.
     fraction : float, default 1.0
         Which share of the rows each model sees; without `bootstrap`, each of them once.
     when : array_like, optional
@@ -181,8 +105,7 @@ def retrain(
     keep : {"preprocessing"}, optional
         Keep the fitted preprocessing of a pipeline and fit its last step alone; else all steps are fitted anew.
     warm_start : bool, default False
-        Let each model go on from the fitted `estimator` rather than from scratch; of a pipeline the last step, behind
-        the preprocessing as it is. The estimator must have the option `warm_start`.
+        Let each model go on from the fitted `estimator`, which must have this option; of a pipeline the last step.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The models do not depend on it: each is trained in one thread.
     rng : None, int or numpy.random.Generator
@@ -199,36 +122,21 @@ def retrain(
 
     Warns
     -----
-    ConvergenceWarning
-        Once, if trainings ended before they converged; the models are kept.
-    GuaranteeWarning
-        If all models are the same, since nothing in the process is random.
+    ConvergenceWarning, GuaranteeWarning
+        Once, if trainings ended before they converged; and if all models are the same, since nothing is random.
 
     Notes
     -----
     What voids a claim about the process: an explanation that was chosen by looking at these models, or models left out.
-    It does not speak of next month's data. A shared warm start is part of the process.
-
-    A PyTorch module is trained by a function, which makes all its random numbers from the seed::
-
-        def train(X, y, seed):
-            torch.manual_seed(seed)
-            module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-            optimizer, rows = torch.optim.Adam(module.parameters(), lr=0.01), torch.as_tensor(X).float()
-            for _ in range(200):
-                optimizer.zero_grad()
-                logits = module(rows).squeeze(1)
-                torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.as_tensor(y).float()).backward()
-                optimizer.step()
-            return apas.as_model(module.eval(), output="logit")
+    It does not speak of next month's data. A PyTorch module is trained by a function, which makes all its random
+    numbers from the seed (``torch.manual_seed(seed)``) and returns ``apas.as_model(module.eval(), output="logit")``.
 
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows, labels = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
-    >>> models = retrain(LogisticRegression(), rows, labels, n_models=3, rng=0)
-    >>> len(models), models.process
-    (3, 'LogisticRegression fitted to a bootstrap sample of the same 6 rows (data c1c78a9dcf5b), with a new seed')
+    >>> retrain(LogisticRegression(), rows, labels, n_models=3, rng=0).process
+    'LogisticRegression fitted to a bootstrap sample of the same 6 rows (data c1c78a9dcf5b), with a new seed'
     """
     n_models = check_integer(n_models, "n_models", "retrain", least=1)
     jobs, how = check_jobs(n_jobs), {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window}
@@ -255,7 +163,6 @@ def _prepare(
     estimator: Any, X: Any, y: Any, n_models: int, *, bootstrap: Any, fraction: Any, when: Any, window: Any, keep: Any,
     warm_start: Any, rng: Any, folder: Any,
 ) -> tuple[_Recipe, RefitFolder | None]:  # fmt: skip
-    """The recipe of refits, checked, and the folder that keeps them."""
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
     options: dict[str, Any] = {}
@@ -270,8 +177,8 @@ def _prepare(
     if not rows.shape or not rows.shape[0]:
         raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
     count = int(rows.shape[0])
-    labels, periods = check_labels(y, count, owner="retrain"), _read_periods(when, window, count)
-    check_share(fraction, count, "retrain", "the rows")
+    labels, periods = distance.check_labels(y, count, owner="retrain"), _read_periods(when, window, count)
+    distance.check_share(fraction, count, "retrain", "the rows")
     sample = _Sample(count, bool(bootstrap), fraction, *periods)
     recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, 0, options)
     kept = None if folder is None else RefitFolder(folder)
@@ -331,11 +238,11 @@ class _Sample:
         stream, among = Stream(entropy, "retrain/rows"), np.arange(self.rows)
         if self.periods is not None:
             starts = int(self.periods.max()) + 2 - self.window
-            first = int(drawn_rows(Stream(entropy, "retrain/windows"), i, 1, starts)[0])
+            first = int(distance.drawn_rows(Stream(entropy, "retrain/windows"), i, 1, starts)[0])
             among = np.flatnonzero((self.periods >= first) & (self.periods < first + self.window))
-        size = _share_of(self.fraction, len(among))
+        size = distance.share_of(self.fraction, len(among))
         if self.bootstrap:
-            return among[drawn_rows(stream, i * self.rows, size, len(among))]
+            return among[distance.drawn_rows(stream, i * self.rows, size, len(among))]
         # in the order of random numbers any row is as likely as another to come first
         order = np.argsort(stream.words(i * self.rows, len(among)), kind="stable")[:size]
         return np.sort(among[order])
@@ -377,9 +284,9 @@ def _check_keep(keep: Any, estimator: Any) -> None:
         return
     if keep != "preprocessing":
         raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
-    if final_step(estimator) is estimator or len(estimator) < 2:
+    if distance.final_step(estimator) is estimator or len(estimator) < 2:
         raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
-    read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
+    distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
 
 
 @dataclass(frozen=True)
@@ -400,7 +307,7 @@ class _Recipe:
         X, y = self.X, self.y
         if not self.sample.is_whole:
             rows = self.sample.draw(self.entropy, i)
-            X, y = take_rows(X, rows), take_rows(y, rows)
+            X, y = distance.take_rows(X, rows), distance.take_rows(y, rows)
         # more threads add up in another order, and workers have fewer of them
         with one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -426,13 +333,13 @@ class _Recipe:
     def _fit(self, X: Any, y: Any, i: int) -> Any:
         seeds = Stream(self.entropy, "retrain/seeds")
         if not hasattr(self.estimator, "fit"):
-            return self.estimator(X, y, drawn_seeds(seeds, i, 1)[0])
+            return self.estimator(X, y, distance.drawn_seeds(seeds, i, 1)[0])
         if not self.warm_start and not self.keep:
             return _set_seeds(_clone(self.estimator), seeds, i).fit(X, y)
         model = copy.deepcopy(self.estimator)
         if self.keep:
             model.steps[-1] = (model.steps[-1][0], _clone(model[-1]))
-        final = final_step(_set_seeds(model, seeds, i))
+        final = distance.final_step(_set_seeds(model, seeds, i))
         rows = model[:-1].transform(X) if final is not model and len(model) > 1 else X
         (final.set_params(warm_start=True) if self.warm_start else final).fit(rows, y)
         return model
@@ -440,13 +347,13 @@ class _Recipe:
     def process(self) -> str:
         """How the models are made, in words."""
         estimator = self.estimator
-        final = final_step(estimator)
+        final = distance.final_step(estimator)
         name = getattr(estimator, "__name__", None) or type(final).__name__
         name = f"a pipeline that ends in {name}" if final is not estimator else name
         name = name if hasattr(estimator, "fit") else f"the function {name}"
         how = "trained further from the fitted model on" if self.warm_start else "fitted to"
         how = f"behind the same preprocessing {how}" if self.keep else how
-        data = f"the same {self.X.shape[0]} rows (data {data_digest(self.X, self.y)})"
+        data = f"the same {self.X.shape[0]} rows (data {distance.data_digest(self.X, self.y)})"
         level = self.options.get("threshold", 0.5)
         more = "" if level == 0.5 else f", which says class 1 from probability {level:g} on"
         return f"{name} {how} {self.sample.words()}{data}, with a new seed{more}"
@@ -454,8 +361,10 @@ class _Recipe:
     def digest(self) -> str:
         """A fingerprint of all that makes a model besides rows and seed: settings, and what is gone on from."""
         told = _settings(self.estimator)
-        periods = None if self.sample.periods is None else data_digest(self.sample.periods)
-        fitted = model_digest(read_model(self.estimator, "`estimator`")) if self.warm_start or self.keep else None
+        periods = None if self.sample.periods is None else distance.data_digest(self.sample.periods)
+        fitted = (
+            model_digest(distance.read_model(self.estimator, "`estimator`")) if self.warm_start or self.keep else None
+        )
         options = canonical(self.options)
         form = json.dumps([told, periods, fitted, options, canonical(self.sample.fraction)], sort_keys=True)
         return hashlib.sha256(form.encode()).hexdigest()
@@ -470,7 +379,6 @@ def _settings(value: Any) -> Any:
 
 
 def _clone(value: Any) -> Any:
-    """An unfitted copy of an estimator, and a copy of any other setting."""
     from sklearn.base import clone
 
     if isinstance(value, list | tuple):  # steps of a pipeline
@@ -492,7 +400,7 @@ def _set_seeds(estimator: Any, seeds: Stream, i: int) -> Any:
         known = inspect.signature(type(part)).parameters
         if "random_seed" in known and not names & {f"{prefix}random_state", f"{prefix}random_seed"}:
             names.add(f"{prefix}random_seed")
-    drawn = drawn_seeds(seeds, i * len(names), len(names))
+    drawn = distance.drawn_seeds(seeds, i * len(names), len(names))
     return estimator.set_params(**dict(zip(sorted(names), drawn, strict=True)))
 
 
@@ -502,7 +410,7 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
         raise InputError(
             f"`estimator` of retrain must be a scikit-learn classifier or a function (X, y, seed) -> model, got {what}."
         )
-    if getattr(final_step(estimator), "settings_lost_", False):
+    if getattr(distance.final_step(estimator), "settings_lost_", False):
         raise InputError(
             "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them; "
             "save it with apas.save_model(model, 'model.apas') in the program that trained it."
@@ -516,19 +424,20 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
         return
     if not hasattr(estimator, "fit"):
         raise InputError("`warm_start` of retrain goes with an estimator; let the function start where it should.")
-    if "warm_start" not in final_step(estimator).get_params():
-        raise InputError(
-            f"`warm_start` of retrain needs an estimator with that option, but {type(final_step(estimator)).__name__} "
-            "has none; pass a function (X, y, seed) that trains it further."
-        )
-    read_model(estimator, "`estimator` of retrain, from which to go on,")
+    final = distance.final_step(estimator)
+    if "warm_start" not in final.get_params():
+        told = f"needs an estimator with that option, but {type(final).__name__} has none"
+        raise InputError(f"`warm_start` of retrain {told}; pass a function (X, y, seed) that trains it further.")
+    distance.read_model(estimator, "`estimator` of retrain, from which to go on,")
 
 
 def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
     """The trained models by number as models; what reading several of them warns about is said once."""
 
     def read(model: Any, name: str) -> Model:
-        return read_model(model, name) if offers(model, Predicts) or not options else as_model(model, **options)
+        return (
+            distance.read_model(model, name) if offers(model, Predicts) or not options else as_model(model, **options)
+        )
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -539,7 +448,6 @@ def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
 
 
 def _report(caught: list[_Caught], models: list[Model]) -> None:
-    """Say once what trainings warned about, and whether they were random at all."""
     counts = Counter[tuple[type[Warning], str]]()
     for warned in caught:
         counts.update({(kind, "" if kind.__name__ == "ConvergenceWarning" else text) for kind, text in warned})
@@ -556,23 +464,97 @@ def _report(caught: list[_Caught], models: list[Model]) -> None:
         )
 
 
-def final_step(estimator: Any) -> Any:
-    """The classifier itself: the last step of a pipeline."""
-    return estimator[-1] if type(estimator).__name__ == "Pipeline" else estimator
+MANIFEST = "refits.json"
 
 
-def check_share(fraction: Any, rows: int, owner: str, what: str, argument: str = "X") -> int:
-    """How many rows a share of them is; 0.29 of 100 rows are 29, as it is read, not the 28 of floating point."""
-    if not isinstance(fraction, Real) or isinstance(fraction, bool) or not 0 < float(fraction) <= 1:
-        raise InputError(f"`fraction` of {owner} must lie in (0, 1], got {fraction!r}; it is a share of {what}.")
-    size = _share_of(fraction, rows)
-    if size < 1:
-        raise InputError(
-            f"`{argument}` of {owner} must have rows enough, but {float(fraction):g} of {rows} rows is less "
-            f"than one; pass more rows{'' if rows == 0 else f', or a fraction of at least 1/{rows}'}."
-        )
-    return size
+class RefitFolder:
+    """Refits that are kept as they are finished; what is there is read at once, the models when they are asked for."""
 
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        try:
+            self.path = Path(folder)
+            raw = (self.path / MANIFEST).read_bytes() if (self.path / MANIFEST).exists() else None
+        except TypeError:
+            raise InputError(f"`folder` must be the name of a folder, got {type(folder).__name__}.") from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"`folder` {str(folder)!r} cannot be read: {error}.") from None
+        self.recipe: tuple[str, str, int] | None = None  # in words, as a fingerprint, and what it draws from
+        self.count, self.digests = 0, dict[str, str]()
+        if raw is None:
+            return
+        file = self.path / MANIFEST
+        about = Fields.of(parse_json(file, raw, finite=True), str(file))
+        about.only("format", "version", "process", "recipe", "entropy", "count", "refits")
+        about.choice("format", "apas-refits")
+        if about.integer("version") != 1:
+            raise about.wrong("version", "1; use a newer apas")
+        self.recipe = about.text("process"), about.digest("recipe"), about.entropy("entropy")
+        self.count, kept = about.integer("count", least=1), about.inner("refits")
+        if self.count > 10**6:
+            raise about.wrong("count", "at most a million")
+        kept.only(*map(self.name, range(self.count)))
+        self.digests = {name: kept.digest(name) for name in kept.content}
 
-def _share_of(fraction: Any, rows: int) -> int:
-    return int(Fraction(str(fraction)) * rows)
+    @staticmethod
+    def name(i: int) -> str:
+        """The file of refit number i."""
+        return f"refit-{i:04d}.apas"
+
+    def begin(self, process: str, recipe: str, entropy: int, count: int) -> None:
+        """Set out to make refits, or go on with those that are there, which must be made in the same way."""
+        ours = process, recipe, entropy
+        for what, told, here in zip(("process", "settings", "seed"), ours, self.recipe or ours, strict=True):
+            if told != here:
+                raise InputError(
+                    f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what} "
+                    f"{'are' if what == 'settings' else 'is'} another; name another folder."
+                )
+        self.recipe, self.count = ours, max(count, self.count)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._write()
+        except OSError as error:
+            raise InputError(f"`folder` of retrain cannot be written: {error.strerror or error}.") from None
+
+    def _write(self) -> None:
+        process, recipe, entropy = self.recipe or ("", "", 0)
+        told = {"format": "apas-refits", "version": 1, "process": process, "recipe": recipe, "entropy": hex(entropy)}
+        told |= {"count": self.count, "refits": dict(sorted(self.digests.items()))}
+        write_text(self.path / MANIFEST, json.dumps(told, indent=1) + "\n")
+
+    def keep(self, i: int, model: Model) -> None:
+        """Write refit number i, and then that it is there."""
+        try:
+            save_model(model, self.path / self.name(i))
+        except Unsupported as error:
+            raise Unsupported(f"`folder` of retrain cannot keep model number {i}; leave it out: {error}") from error
+        self.digests[self.name(i)], self.count = model_digest(model), max(self.count, i + 1)
+        self._write()
+
+    def read(self, i: int) -> Model:
+        """Refit number i, which must be the one that was written."""
+        name = self.name(i)
+        model = load_model(self.path / name)
+        if model_digest(model) != self.digests[name]:
+            told = f"is not the model that {MANIFEST} tells of; delete it, and run the same retrain again"
+            raise InputError(f"{self.path / name} {told}.")
+        return model
+
+    def has(self, i: int) -> bool:
+        """Whether refit number i is finished."""
+        return self.name(i) in self.digests and (self.path / self.name(i)).exists()
+
+    def read_all(self) -> list[Model]:
+        """All refits, none of which may be missing: to leave one out would make it another process."""
+        if self.recipe is None:
+            raise InputError(f"{str(self.path)!r} is not a folder of refits: it has no {MANIFEST}; see apas.retrain.")
+        there = sum(self.has(i) for i in range(self.count))
+        if there < self.count:
+            told = f"holds {there} of {self.count} refits; run the same retrain again to finish"
+            raise InputError(f"{str(self.path)!r} {told}.")
+        with Progress(self.count, "reading refits") as progress:
+            models = []
+            for i in range(self.count):
+                models.append(self.read(i))
+                progress.advance(1)
+        return models

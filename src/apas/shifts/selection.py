@@ -47,6 +47,15 @@ def position(names: Sequence[str], key: Any) -> int | None:
     return key % len(names) if known else None
 
 
+def position_of(names: Sequence[str], key: Any, argument: str, what: str, shown: str | None = None) -> int:
+    """Where a name stands, or what an index means; refused if it is neither."""
+    place = position(names, key)
+    if place is None:
+        told = f"must name {what} of the model ({shown or ', '.join(names)}) or index them (0 to {len(names) - 1})"
+        raise InputError(f"{argument} {told}, got {key!r}.")
+    return place
+
+
 @lru_cache(maxsize=256)
 def whole_words(kinds: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[str, str, str]:
     """The words of a set in which every parameter that exists moves by delta, which the layout of a model decides."""
@@ -87,24 +96,15 @@ class ParameterShifts(EqualByContent):
         raise NotImplementedError
 
     def _layer(self, parameters: Parameters, layer: str | int, argument: str) -> str:
-        """Name of a layer given by name or index."""
         names = parameters.layer_names
-        place = position(names, layer)
-        if place is None:
-            raise InputError(
-                f"`{argument}` of {self._owner} must name layers of the model ({', '.join(names)}) or index them "
-                f"(0 to {len(names) - 1}), got {layer!r}."
-            )
-        return names[place]
+        return names[position_of(names, layer, f"`{argument}` of {self._owner}", "layers")]
 
     def _chosen(self, parameters: Parameters) -> set[str]:
-        """Names of the layers that move."""
         if self.layers is None:
             return set(parameters.layers)
         return {self._layer(parameters, layer, "layers") for layer in self.layers}
 
     def _moving(self, parameters: Parameters) -> Bools:
-        """Which parameters are of one of the kinds and in one of the layers, shape (k,)."""
         chosen, moves = self._chosen(parameters), np.zeros(len(parameters), dtype=bool)
         for kind, layer, part in zip(parameters.kinds, parameters.layers, parameters.slices, strict=True):
             moves[part] = kind in self.kinds and layer in chosen
@@ -123,7 +123,6 @@ class ParameterShifts(EqualByContent):
         return f", {still} fixed" if still else ""
 
     def _others_stay(self, base: Parameters, other: Parameters) -> bool:
-        """Whether parameters are finite, and those that do not move the same."""
         if base.shapes != other.shapes:
             raise InputError("the two models must have parameters of the same shapes to be compared.")
         still = self.radii(base) == 0
@@ -205,21 +204,7 @@ class ScaledShifts(ParameterShifts):
             points *= radii[movers]
         return placed(points, movers, len(radii))
 
-    def _within_box(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
-        inside = self._others_stay(base, other)
-        return inside and bool(within_box(base.values, self.radii(base), delta, other.values).all())
-
-    def _box_distance(self, base: Parameters, other: Parameters) -> float:
-        """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
-        moved, radii = box_distances(base.values, other.values), self.radii(base)
-        if not np.isfinite(other.values).all() or moved[radii == 0].any():
-            return np.inf
-        with np.errstate(over="ignore"):
-            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
-
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
-        """What moves, by how much, and what does not move: words of a sentence."""
         if self.is_whole:
             return whole_words(parameters.kinds, parameters.shapes)
         size = "delta times its magnitude" if self.relative else "delta"
@@ -252,14 +237,31 @@ class ScaledShifts(ParameterShifts):
             scale = read_factors(about.inner("scale"))
         elif scale is not None:
             scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
-        layers, floor = read_names(about, "layers"), about.number("floor")
-        options = {"layers": layers, "scale": scale, "floor": floor, **more}
+        options = {"layers": read_names(about, "layers"), "scale": scale, "floor": about.number("floor"), **more}
         return cls(relative=about.flag("relative"), kinds=read_kinds(about), **options)
 
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
         shown += ["scale=..."] if self.scale is not None else []
         return f"{self._owner}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BoxedShifts(ScaledShifts):
+    """Sets in which every parameter has a range of its own."""
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
+        inside = self._others_stay(base, other)
+        return inside and bool(within_box(base.values, self.radii(base), delta, other.values).all())
+
+    def distance(self, base: Parameters, other: Parameters) -> float:
+        """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
+        moved, radii = box_distances(base.values, other.values), self.radii(base)
+        if not np.isfinite(other.values).all() or moved[radii == 0].any():
+            return np.inf
+        with np.errstate(over="ignore"):
+            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
 
 
 def read_kinds(about: Fields) -> tuple[str, ...]:
@@ -287,8 +289,8 @@ def read_numbers(about: Fields, key: str, value: Any) -> Any:
     try:
         found = np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise about.wrong(key, "numbers, in lists of one shape") from None
-    if as_number(value) is None and not isinstance(value, list):
+        found = None
+    if found is None or (as_number(value) is None and not isinstance(value, list)):
         raise about.wrong(key, "numbers, in lists of one shape")
     return found if found.ndim else float(found)
 
@@ -297,13 +299,10 @@ _DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0
 
 
 def _copy(scale: Any, owner: str) -> Any:
-    """The scale as a set of its own: what it was made from may change afterwards."""
-    if scale is None:
-        return None
     if isinstance(scale, Mapping):
         return {scalar(key): _factor(value) for key, value in scale.items()}
     try:
-        return tuple(np.array(s, dtype=np.float64) for s in scale)
+        return None if scale is None else tuple(np.array(s, dtype=np.float64) for s in scale)
     except (TypeError, ValueError):
         raise InputError(f"`scale` of {owner} must hold numbers, per layer or per parameter, got {scale!r}.") from None
 

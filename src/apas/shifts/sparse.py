@@ -14,20 +14,19 @@ from apas._typing import Floats
 from apas._validation import check_integer
 from apas.models.base import Parameters
 from apas.shifts.base import Sparse
-from apas.shifts.selection import ScaledShifts, placed
+from apas.shifts.selection import BoxedShifts, placed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SparseShifts(ScaledShifts):
+class SparseShifts(BoxedShifts):
     """Every model in which at most `count` parameters differ from the base model's, each by at most `delta`.
 
-    A draw moves exactly `count` of the parameters that can move: each set of so many is as likely, and each of its
-    parameters moves by a number that is uniform on [-delta, delta], times its factor, independently of the others.
+    A draw moves exactly `count` of those that can move, any of which are as likely as others, each by a number that is
+    uniform on [-delta, delta], times its factor, independently of the others.
 
     Parameters
     ----------
     count : int
-        How many parameters move at most.
     relative, kinds, layers, scale, floor : optional
         Which parameters can move, and in what proportion: as for `LinfShifts`.
 
@@ -77,11 +76,11 @@ class SparseShifts(ScaledShifts):
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether at most `count` parameters differ, each by at most ``delta * radii``, decided in real arithmetic."""
-        return self._within_box(base, other, delta) and self._few(base, other)
+        return super().contains(base, other, delta) and self._few(base, other)
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The largest change in units of its radius; infinite if too many, or others than can move, changed."""
-        return self._box_distance(base, other) if self._few(base, other) else math.inf
+        return super().distance(base, other) if self._few(base, other) else math.inf
 
     def _few(self, base: Parameters, other: Parameters) -> bool:
         return bool(np.count_nonzero(base.values != other.values) <= self.count)

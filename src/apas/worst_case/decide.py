@@ -270,22 +270,18 @@ class _RowVerdicts:
             finding.exact = exact
         self._note(np.arange(len(bound)), bound, "interval")
         if exact:
-            rows = self._open_rows()
-            for start in range(0, len(rows), BLOCK):
-                self._corners(boxes, rows[start : start + BLOCK])
-
-    def _corners(self, boxes: Boxes, rows: Indices) -> None:
-        """Offer the shifts at which exact bounds are attained."""
-        deltas = np.full(len(rows), self.delta)
-        corners = worst_corners(boxes.take(rows), deltas)
-        if corners is not None:
-            # they come scaled by the radii
-            units = np.divide(corners, self.radii, out=np.zeros_like(corners), where=self.radii > 0)
-        else:
-            pushed = UnitPushes(self.net, self.X[rows], self.wanted[rows], self.radii, deltas)
-            units = np.stack([pushed.direction(i, np.empty(0)) for i in range(len(rows))])
-        for row, unit in zip(rows.tolist(), units, strict=True):
-            self._offer(row, unit, "interval")
+            everyone = self._open_rows()
+            for rows in (everyone[start : start + BLOCK] for start in range(0, len(everyone), BLOCK)):
+                # the shifts at which exact bounds are attained
+                corners = worst_corners(boxes.take(rows), deltas[rows])
+                if corners is not None:
+                    # they come scaled by the radii
+                    units = np.divide(corners, self.radii, out=np.zeros_like(corners), where=self.radii > 0)
+                else:
+                    pushed = UnitPushes(self.net, self.X[rows], self.wanted[rows], self.radii, deltas[rows])
+                    units = np.stack([pushed.direction(i, np.empty(0)) for i in range(len(rows))])
+                for row, unit in zip(rows.tolist(), units, strict=True):
+                    self._offer(row, unit, "interval")
 
     def _offer(self, row: int, direction: Floats, step: str) -> bool:
         """Break a row if the shift in this direction of the unit box is accepted as a witness."""

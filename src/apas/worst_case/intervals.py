@@ -494,21 +494,15 @@ def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
         least = np.stack([boxes.against(delta, i) for i in range(len(boxes.outputs))])
         rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
     enters = output_signs(net, wanted, rival)
-    if net.activations:
-        pushes = _hidden_pushes(boxes, enters, delta)
-    else:
+    if not net.activations:
         pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
+    else:
+        name, spread = net.activations[0], delta[:, None] * boxes.spread
+        ends = [activate(name, boxes.middle - spread), activate(name, boxes.middle + spread)]
+        weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ boxes.reach[2].T)
+        # of each unit the least of the four products of an end of its activation and an end of its weight
+        best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
+        unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
+        first = np.sign(X)[:, :, None] * unit_side[:, None, :]
+        pushes = [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]
     return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)
-
-
-def _hidden_pushes(boxes: Boxes, enters: Floats, delta: Floats) -> list[Floats]:
-    """Pushes of both layers' weights and biases behind one hidden layer, as signs."""
-    net = boxes.net
-    spread = delta[:, None] * boxes.spread
-    ends = [activate(net.activations[0], boxes.middle - spread), activate(net.activations[0], boxes.middle + spread)]
-    weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ boxes.reach[2].T)
-    # of each unit the least of the four products of an end of its activation and an end of its weight
-    best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
-    unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
-    first = np.sign(boxes.X)[:, :, None] * unit_side[:, None, :]
-    return [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]

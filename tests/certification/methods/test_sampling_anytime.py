@@ -19,7 +19,7 @@ import apas
 from apas import InputError, ObservedShifts, Sampling, Unsupported, Verdict
 from apas._random import Stream
 from apas.contracts.verify_evidence import Checked
-from apas.shifts.retraining import drawn_seeds
+from apas.shifts.distance import drawn_seeds
 from apas.stats import anytime_coverage_lower, anytime_sample_size
 
 NET, X = network(), rows(12)

@@ -294,9 +294,6 @@ class RayFailures(NamedTuple):
     draw: int | None
 
 
-_NOTHING = RayFailures(np.empty(0), np.empty(0), None)
-
-
 def has_exact_roots(net: FeedForward) -> bool:
     """Whether the first failure along a ray is known exactly: at most one hidden layer, piecewise linear."""
     return len(net.activations) <= 1 and all(name in KINKS for name in net.activations)
@@ -308,7 +305,7 @@ def smallest_failures(
     """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many."""
     search = RaySearch(question, net, stream, samples, limit, start)
     reach = search.guess(rank)
-    found = [_NOTHING] * len(question)
+    found: list[Any] = [None] * len(question)
     rows = np.arange(len(question))
     with Progress(samples, "looking along rays") as progress:
         while len(rows):
@@ -384,7 +381,7 @@ class RaySearch:
                     mine = hit & (row == i)
                     pairs[first + i].append((radii[mine], sure[mine], begin + sample[mine]))
             progress.advance(end - begin)
-        return [_sort_failures(p) for p in pairs]
+        return [_sort_failures(p) if p else RayFailures(np.empty(0), np.empty(0), None) for p in pairs]
 
     def refine(
         self, rays: Rays, rows: Indices, row: Indices, sample: Indices, begin: Floats, reach: Floats, band: Floats
@@ -445,8 +442,6 @@ def _along(rays: Rays, row: Indices, sample: Indices, values: Floats) -> Floats:
 
 
 def _sort_failures(pairs: list[tuple[Floats, Floats, Integers]]) -> RayFailures:
-    if not pairs:
-        return _NOTHING
     radii, sure, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
     clear = np.isfinite(sure)
     if not clear.any():

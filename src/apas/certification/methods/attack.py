@@ -1,7 +1,6 @@
-"""`Attack`: refutations by a search for one shift that breaks a row.
+"""`Attack`: refutations by a search for one shift that breaks a row. Not to find one proves nothing.
 
-The search only proposes. What counts is a shifted model that lies in the set without tolerance
-and on which the row was evaluated again (`apas.certification.confirmation`). Not to find one proves nothing.
+The search only proposes; what counts is what `apas.certification.confirmation` found to lie in the set and to fail.
 """
 
 from __future__ import annotations
@@ -65,10 +64,7 @@ class AttackSpace:
 
     @property
     def goal(self) -> Floats:
-        """Margins below this fail beyond rounding.
-
-        A power of two at least twice the band, so that its last bits, which depend on the batch, do not count.
-        """
+        """Margins below this fail beyond rounding: a power of two, as the last bits of the band depend on the batch."""
         band = self.question.band
         return np.where(np.isfinite(band), -np.ldexp(2.0, np.frexp(band)[1]), -np.inf)
 
@@ -117,11 +113,6 @@ class Attack:
         How many points the search starts from.
     steps : int, default 100
         How many gradient steps it takes from each.
-
-    Examples
-    --------
-    >>> Attack(restarts=5)
-    Attack(restarts=5, steps=100)
     """
 
     restarts: int = 20
@@ -191,11 +182,7 @@ class Attack:
 def broken_deltas(
     question: Question, start: Floats, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
 ) -> tuple[Floats, list[Witness | None]]:
-    """Per row the smallest delta at which the attack finds a failing shift.
-
-    From `start` on delta is doubled until a row breaks. Then, in turn, delta is lowered as far as the failing direction
-    goes on failing, and a worse direction is looked for there, until neither helps.
-    """
+    """Per row the smallest delta, from `start` up to `limit`, at which the attack finds a failing shift, with it."""
     attack, question = attack if attack is not None else Attack(), _seen(question)
     own = Stream(0 if stream is None else stream.entropy, "attack")
     deltas, witnesses = np.full(len(question), np.inf), list[Witness | None]()

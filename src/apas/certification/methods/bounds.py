@@ -185,7 +185,7 @@ def proved_ranges(
     question = question.embedded
     network, binary = question.network, len(question.model.classes) == 2
     assert network is not None
-    claim, base = every(question), question.base_margins
+    claim = every(question)
     low, high = _enclose_margins(question, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
@@ -196,9 +196,7 @@ def proved_ranges(
             attained = (closed, closed and binary)
             if sharpen is not None and not closed and isinstance(question.geometry, Box):
                 ends, attained = sharpen(i, *ends)
-            reached = (attained[0] and bool(np.isfinite(ends[0])), attained[1] and bool(np.isfinite(ends[1])))
-            delta, target = float(question.delta[i]), question.target[i]
-            items.append(OutputRange(*ends, claim, claim, reached, float(base[i]), delta, target, method))
+            items.append(OutputRange.of(question, i, *ends, claim, attained, method))
             progress.advance(1)
     return items
 
@@ -252,9 +250,7 @@ class Proof:
             return f"{name} needs shifts in a box (LinfShifts) here, got {question.shifts!r}; use {instead}."
         return complaint
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """The largest delta that is proved, in closed form or by bisection; the stream is not used."""
         from apas.certification.max_shift.proved import worst_case  # which attacks, too
 
@@ -272,13 +268,6 @@ class IntervalBounds(Proof):
     shift, or within rounding of the boundary. For deeper networks it certifies or says nothing. In a ball of shifts
     (`LpShifts`) the slopes of the margin are bounded by intervals instead; exact where only the output layer moves. For
     `SparseShifts` only the largest effects count.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> apas.certify(net, [[2.0, 0.5]], 0.4, target=1, method=apas.IntervalBounds())[0].verdict.name
-    'CERTIFIED'
     """
 
     name: ClassVar[str] = "interval"
@@ -307,13 +296,6 @@ class LinearBounds(Proof):
     """Decide `Every` by linear bounds with weights and biases as what moves (in the manner of CROWN).
 
     At least as tight as interval arithmetic, and tighter with two or more hidden layers. Every activation is covered.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [0.0]])
-    >>> apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method=apas.LinearBounds())[0].verdict.name
-    'CERTIFIED'
     """
 
     name: ClassVar[str] = "linear"

@@ -33,17 +33,8 @@ class Cascade:
 
     Notes
     -----
-    A claim with a confidence below 1 is left to one method alone: to draw again wherever a first sample did not
-    certify would spend the whole risk on each sample, and certify false claims more often than the confidence allows.
-    Such a certificate bears the name of its method, not that of the cascade.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> certificate = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method="cascade")[0]
-    >>> certificate.verdict.name, certificate.evidence.step
-    ('CERTIFIED', 'interval')
+    A claim with a confidence below 1 is left to one method alone, under its own name: to draw again wherever a first
+    sample did not certify would spend the whole risk on each sample.
     """
 
     methods: tuple[Method, ...]
@@ -100,9 +91,7 @@ class Cascade:
                 break
         return [replace(c, method=f"cascade: {c.method}") for c in answers]
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """What the tightest of the methods that prove gives."""
         usable = [m for m in self._usable(question) if not m.claim(question).risk]
         proving = [m for m in usable if offers(m, FindsLargestShift)]

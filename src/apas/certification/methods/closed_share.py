@@ -1,10 +1,8 @@
 """Shares of valid shifts that need no draws: where the margin is linear in what moves, their law is known.
 
-It is where nothing but the output layer moves, and so in linear models: with what enters that layer, h, the margin over
-a rival is its value on the model itself plus ``delta * sum of c_i s_i``, where ``c_i = radii_i * abs(h_i)`` (up to
-signs, which no set below cares about) and s is a draw: uniform on a cube, normal, or uniform in a ball. The set says
-what share of its draws keeps such a sum above a level (`LinearShare`), between bounds that are rounded outward. With
-more than two classes the failures against each rival add up to at most their sum, and to at least the largest.
+With what enters the output layer, h, the margin over a rival is its value on the model itself plus ``delta * sum of
+c_i s_i``, where ``c_i = radii_i * abs(h_i)`` and s is a draw; the set says what share of its draws keeps such a sum
+above a level (`LinearShare`). Failures against several rivals add up to at most their sum, and to at least the largest.
 """
 
 from __future__ import annotations
@@ -38,13 +36,9 @@ SAME = 3 / DIGITS
 
 @dataclass(frozen=True)
 class ShareEvidence:
-    """Bounds on the share of valid shifts, computed from its law.
+    """Bounds on the share of valid shifts, computed from its law and rounded outward to nine decimals.
 
-    Attributes
-    ----------
-    lower, upper : float
-        The share of valid shifts lies between them; rounded outward to nine decimals. They are no closer than it took
-        to decide the claim.
+    They are no closer than it took to decide the claim.
     """
 
     lower: float
@@ -121,10 +115,7 @@ def closed_certificates(question: Question, coverage: float) -> list[Certificate
 
 
 def computed_shares(question: Question, deltas: Floats, coverage: float | None = None) -> list[ShareEvidence] | None:
-    """Bounds on the share of valid shifts of each row, at a delta of its own; None if the law is not known.
-
-    No closer than it takes to decide whether the share is at least `coverage`, if that is given.
-    """
+    """Bounds on each row's share of valid shifts at its delta, close enough to decide `coverage`; None if unknown."""
     network, shifts = question.network, question.shifts
     if question.regions is not None or not offers(shifts, LinearShare) or offers(shifts, OtherMoves):
         return None
@@ -164,7 +155,6 @@ def _own_law(shifts: Any) -> bool:
 
 
 def _entering(network: FeedForward, X: Floats) -> Floats:
-    """What enters the output layer."""
     for w, b, name in zip(network.weights, network.biases, network.activations, strict=False):
         X = activate(name, X @ w + b)
     return X

@@ -1,8 +1,4 @@
-"""`Enumeration`: certificates from cutting up the box of shifts (Algorithm 3 of the paper).
-
-The share of valid shifts lies between the volume that is proved valid and what the volume proved failing leaves: both
-are computed, not estimated, so what they decide is decided for certain.
-"""
+"""`Enumeration`: certificates from cutting up the box of shifts (Algorithm 3 of the paper), certain both ways."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import Chained, offers
 from apas.models.forward import parameter_gradients
-from apas.shifts.base import Box, Ellipsoid, Elliptical
+from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball import is_exact_ball
 from apas.worst_case.ellipsoid import margin_error, margin_terms
@@ -95,19 +91,15 @@ class EnumerationEvidence:
     ----------
     lower, upper : float
         The share of valid shifts lies between them: the exact fractions, rounded down and up.
-    evaluated : int
-        How many boxes were looked at.
-    open : int
-        How many boxes are not settled.
+    evaluated, open : int
+        How many boxes were looked at, and how many are not settled.
     stopped : str
         Why the run ended: "settled", "decided", "gap", "precision", "limit" (of boxes), "time" or "rounding".
-    split : Split or None
-        The boxes themselves; not part of equality or files, so None if the evidence was read from one.
+    split, whole : Split or None, IntervalNetwork or None
+        The boxes themselves, and what was cut up; not part of equality or files.
     volumes : Partition or None
         With a `precision`: which shares of the box are `robust`, `non_robust` and `undecided`, exact fractions with the
         sum 1. A part counts as a whole; `lower` and `upper` also know something of the undecided ones.
-    whole : IntervalNetwork or None
-        What was cut up; like `split` not part of equality or files.
     """
 
     lower: float
@@ -151,10 +143,7 @@ class EnumerationEvidence:
         return self.upper
 
     def boxes(self) -> tuple[Floats, Floats, NDArray[np.int8]]:
-        """The settled boxes: least and largest value of every parameter (boxes, k), and 1 for valid, -1 for failing.
-
-        The bounds also count what is proved about parts of the boxes that are open.
-        """
+        """The settled boxes: least and largest value of every parameter (boxes, k), and 1 for valid, -1 for failing."""
         if self.split is None:
             raise InputError(_NO_BOXES)
         return self.split.boxes()
@@ -186,7 +175,6 @@ class EnumerationEvidence:
 
 
 def _volume(about: Fields, key: str) -> Fraction:
-    """A volume that a file states, a fraction in its lowest terms."""
     text = about.text(key)
     if not re.fullmatch("(0|[1-9][0-9]{0,999})(/[1-9][0-9]{0,999})?", text) or str(Fraction(text)) != text:
         raise about.wrong(key, 'a fraction as text, such as "3/4"')
@@ -198,9 +186,8 @@ class Enumeration:
     """Decide for certain, by cutting the box of shifts into parts that are valid and parts that fail.
 
     For dense networks under `LinfShifts`. With one hidden layer, a claim about `Every` that is true is proved by the
-    first box, and one about `Most` that leaves room often is, however many parameters move. The share itself, to within
-    `gap`, takes thousands of boxes for a dozen parameters and cannot be had for hundreds. Deep and wide networks are
-    better asked about with `Exact` or `Sampling`.
+    first box, and one about `Most` that leaves room often is. The share itself, to within `gap`, takes thousands of
+    boxes for a dozen parameters and cannot be had for hundreds.
 
     Parameters
     ----------
@@ -212,16 +199,10 @@ class Enumeration:
         Look at no more boxes than this, per row.
     precision : float, optional
         Go on, also after the verdict is known, until the parts that are neither proved valid nor proved failing make up
-        less than this share of the box; `gap` plays no part then. The evidence has the interval networks of each kind,
-        `robust`, `non_robust` and `undecided`, and their exact `volumes` (Algorithm 3 as the paper returns it).
+        less than this share of the box; the evidence then has the interval networks of each kind and their exact
+        `volumes` (Algorithm 3 as the paper returns it).
     time_limit : float, optional
-        Seconds per row, and per delta of `robust_fraction`, after which no more boxes are looked at: the answer is what
-        is proved by then.
-
-    Examples
-    --------
-    >>> Enumeration(coverage=0.9)
-    Enumeration(coverage=0.9, gap=0.01, max_boxes=1000000, precision=None, time_limit=None)
+        Seconds per row, and per delta of `robust_fraction`, after which the answer is what is proved by then.
     """
 
     coverage: float = 1.0
@@ -286,15 +267,14 @@ class Enumeration:
         if closed_share(question):
             ends = np.array([known_shares(question, np.full(len(question), d)) for d in deltas.tolist()])
             for i, (lower, upper) in enumerate(zip(ends[:, 0].T, ends[:, 1].T, strict=True)):
-                certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
-                curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain))
+                curves.append(FractionCurve.computed(deltas, lower, upper, question.target[i], measure, bool(valid[i])))
             return curves
         found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
         for i, row in enumerate(found):
             lower, upper = np.array([part.interval for part in row]).T
-            certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
             evidence = tuple(EnumerationEvidence.of(part, question, part.volumes) for part in row if self.precision)
-            curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain, evidence))
+            about = question.target[i], measure, bool(valid[i]), evidence
+            curves.append(FractionCurve.computed(deltas, lower, upper, *about))
         return curves
 
     def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[Split]:
@@ -304,7 +284,6 @@ class Enumeration:
         return [part if self.precision else replace(part, tree=splitting.BoxTree(0)) for part in found]
 
     def _ends(self) -> dict[str, Any]:
-        """What ends a search, besides what it is for."""
         precision = None if self.precision is None else Fraction(repr(self.precision))
         return {"max_boxes": self.max_boxes, "precision": precision, "time_limit": self.time_limit}
 
@@ -339,10 +318,6 @@ class Enumeration:
         evidence = EnumerationEvidence.of(found, question, volumes)
         told = (float(question.delta[i]), question.target[i], self.name, evidence)
         return Certificate(claim, verdict, *told, reason, witness)
-
-
-#: How far the functions behind a share in closed form may be off, far above what their libraries promise.
-SHARE_ERROR = 1e-12
 
 
 def closed_share(question: Question) -> bool:

@@ -35,10 +35,9 @@ CLOSED = 1e-6
 class Exact(Proof):
     """Decide `Every` exactly: a bound that holds in real arithmetic, or a shift that breaks the row.
 
-    Intervals, linear bounds and a quick attack come first; what they leave open is decided by branch and bound on the
-    phases of units, and where that takes too many cases by a mixed-integer program in HiGHS. The solver is not
-    believed: its point must break the row when evaluated on its own, in float64 and in exact rational arithmetic, and
-    its bound, if it exceeds its tolerances, is proved again from dual variables.
+    Intervals, linear bounds and a quick attack come first, then branch and bound on the phases of units, and where that
+    takes too many cases a mixed-integer program in HiGHS. The solver is not believed: its point must break the row in
+    float64 and in exact rational arithmetic, and its bound is proved again from dual variables.
 
     Parameters
     ----------
@@ -52,14 +51,6 @@ class Exact(Proof):
     linear models; for sparse shifts (`SparseShifts`) with at most one hidden layer. Of models that exist
     (`ObservedShifts`), whatever they are, each is asked. A row whose least margin is 0 up to rounding stays
     ``UNKNOWN``.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [0.0]])
-    >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, method=apas.Exact())
-    >>> [c.verdict.name for c in certificates]
-    ['CERTIFIED', 'REFUTED']
     """
 
     time_limit: float = 60.0
@@ -121,7 +112,6 @@ class Exact(Proof):
 
 
 def _asked_each(question: Question, models: int, method: str) -> list[Certificate]:
-    """Ask every listed model: one certificate per row about all of them."""
     claim, nowhere = every(question), Stream(0, "listed")  # nothing is drawn
     least, doubtful = np.full(len(question), np.inf), np.zeros(len(question), dtype=bool)
     broken = np.full(len(question), -1)
@@ -153,10 +143,9 @@ def _asked_each(question: Question, models: int, method: str) -> list[Certificat
 def _edge(
     question: Question, network: FeedForward, row: int, wanted: int, low: float, known: float, deadline: float
 ) -> tuple[float, bool]:
-    """The least margin of one row: proved from below, and whether a shift attains it; by bisection over verdicts.
+    """The least margin of one row, proved from below, and whether a shift attains it.
 
-    Whether every margin exceeds s is the question whether every shift keeps the row of a network whose wanted score is
-    lowered by s.
+    Whether every margin exceeds s is the question about a network whose wanted score is lowered by s: a bisection.
     """
     x, delta = question.X[row : row + 1], float(question.delta[row])
     high = known

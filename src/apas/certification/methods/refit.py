@@ -181,14 +181,12 @@ class _Asked:
 
 
 def _named(broken: BreakingChange | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Rows and the added row of a change, as evidence holds them."""
     if broken is None:
         return (), ()
     return tuple(broken.rows.tolist()), () if broken.added is None else (*broken.added.tolist(), broken.label)
 
 
 def _told(rows: tuple[int, ...], added: tuple[float, ...], count: int) -> str:
-    """A change in words."""
     shown = ", ".join(map(str, rows[:NAMED])) + (", ..." if len(rows) > NAMED else "")
     parts = [f"that of training row{'s' if len(rows) > 1 else ''} {shown}"] if rows else []
     parts += [f"{count} added cop{'ies' if count > 1 else 'y'} of one row"] if added else []
@@ -203,18 +201,6 @@ class RefitBounds:
     ----------
     attack : bool, default True
         Whether to look for a change that breaks a row which is not proved.
-
-    Examples
-    --------
-    >>> import apas
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(300, 2))
-    >>> y = (X[:, 0] + np.random.default_rng(1).normal(size=300) > 0).astype(int)
-    >>> model = apas.FeedForward([[[2.0], [0.0]]], [[0.0]])
-    >>> change = apas.DataChange("removed", X, y)
-    >>> found = apas.max_shift(model, [[0.3, 0.0]], target=1, shifts=change, method=RefitBounds())[0]
-    >>> found.delta < found.broken_at == len(found.trace["rows"])
-    True
     """
 
     attack: bool = True
@@ -250,9 +236,7 @@ class RefitBounds:
             answers.append(Certificate(claim, verdict, *told, witness))
         return answers
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """The most changes that are proved, and the fewest that an attack breaks the row with, with their rows."""
         claim, answers = self.claim(question), list[MaxShift]()
         for i in range(len(question)):
@@ -270,10 +254,7 @@ class RefitBounds:
         return answers
 
     def cut(self, question: Question) -> Floats:
-        """Of the one row of a question, a linear score of the last layer that bounds the bound from above everywhere.
-
-        The bound is concave in the row, so that a row whose score is below 0 is not certified.
-        """
+        """Of the one row of a question, a linear score of the last layer; a row with one below 0 is not certified."""
         asked = _Asked(question, 0)
         u, offset = asked.against(1)
         ball = asked.scores.at(u, offset, asked.changes)[1]

@@ -1,13 +1,8 @@
 """`Sampling`: certificates from random shifts (Lemma 4 of the paper), with a number of allowed failures.
 
-If at most ``c`` of ``n`` independent shifts fail, where ``P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence``, then
-at least a share ``coverage`` of all shifts is valid, with that confidence: were it less, so few failures would have
-had probability at most ``1 - confidence``. In the same way ``r`` or more failures refute the claim, where ``r`` is the
-least number with ``P(Binomial(n, 1 - coverage) >= r) <= 1 - confidence``. ``n`` is fixed before drawing; a row stops
-being drawn for at its ``r``-th failure, and its counts end at that very draw. That is the fixed test.
-
-The anytime test (`apas.stats.sequential`) fixes no number: it may be looked at after every draw, ends at the draw that
-decides, and may be continued where it did not.
+If at most ``c`` of ``n`` independent shifts fail, where ``P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence``, at
+least a share ``coverage`` of all is valid, with that confidence; in the same way many failures refute. ``n`` is fixed
+before drawing. The anytime test (`apas.stats.sequential`) may be looked at after every draw and be continued.
 """
 
 from __future__ import annotations
@@ -21,21 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from apas import stats
 from apas._fields import Fields
 from apas._random import DERIVED, Stream
 from apas._typing import Bools, Floats, Integers
 from apas._validation import check_integer, check_number, check_probability
+from apas.certification import failing_draws
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
-from apas.certification.failing_draws import (
-    ROWS,
-    Failures,
-    count_failures,
-    drawn_blocks,
-    failures_of_refits,
-    failures_until_decided,
-    first_failures,
-)
 from apas.certification.methods.closed_share import closed_certificates, computed_shares
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
@@ -44,15 +32,6 @@ from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.shifts.base import Listed, in_training_order
-from apas.stats import (
-    allowed_failures,
-    anytime_coverage_lower,
-    anytime_coverage_upper,
-    coverage_lower,
-    coverage_upper,
-    refuting_failures,
-    sample_size,
-)
 from apas.stats.binomial import Number, coverage_bounds
 from apas.stats.sequential import ANYTIME, Boundary, boundary
 
@@ -62,16 +41,15 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1024)  # exact arithmetic on long numbers, and most calls ask for the same few
 def _least_draws(coverage: float, confidence: Fraction) -> int:
-    """The least number of draws with which a claim can be certified."""
-    return sample_size(coverage=coverage, confidence=confidence)
+    return stats.sample_size(coverage=coverage, confidence=confidence)
 
 
 @lru_cache(maxsize=1024)
 def _thresholds(samples: int, claim: Most) -> tuple[int, int]:
     """How many failures certify at most (-1 if none may), and how many refute at least."""
     coverage, confidence = claim.coverage, claim.row_confidence
-    allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
-    return allowed, refuting_failures(samples, coverage=coverage, confidence=confidence) if allowed >= 0 else 0
+    allowed = stats.allowed_failures(samples, coverage=coverage, confidence=confidence)
+    return allowed, stats.refuting_failures(samples, coverage=coverage, confidence=confidence) if allowed >= 0 else 0
 
 
 def models_used(shifts: Listed, asked: int | None) -> int:
@@ -92,7 +70,7 @@ def models_used(shifts: Listed, asked: int | None) -> int:
 
 def too_few_models(claim: Most, models: int, owner: str = "ObservedShifts") -> str:
     """The error a user reads, with the confidence that so many models reach."""
-    needed = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
+    needed = stats.sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
     together = f" for {claim.rows} rows together" if claim.rows > 1 else ""
     risk = claim.rows * Fraction(repr(claim.coverage)) ** models
     # rounded down, so that the confidence as printed is reached
@@ -115,25 +93,19 @@ CHEAP, CAP, MOST_NUMBERS = 20_000, 50_000, 10**8
 
 @dataclass(frozen=True)
 class SamplingEvidence:
-    """Integers of a sampling test, and the random stream to go through it again.
+    """Integers of a sampling test, and the random stream (`entropy`, `purpose`) to go through it again.
 
     Attributes
     ----------
-    entropy : int
-        Together with `purpose` the stream that the shifts were drawn from.
-    purpose : str
     samples : int
         How many draws were planned; of the anytime test how many were made at most.
     allowed, refuting : int or None
-        At most `allowed` failures certify, `refuting` failures refute; None in the anytime test, which has two rows of
-        such numbers.
+        At most `allowed` failures certify, `refuting` failures refute; None in the anytime test.
     draws : int
         How many draws count: `samples`, or up to and including failure number `refuting` beyond rounding; in the
         anytime test up to and including the draw that decides.
-    failures : int
-        How many of them failed, margins within rounding of 0 included.
-    doubtful : int
-        How many of the failures are within rounding of 0; these never refute.
+    failures, doubtful : int
+        How many of them failed, margins within rounding of 0 included, and how many of those; these never refute.
     first_failure : int or None
         Number of the first draw that failed beyond rounding.
     test : str
@@ -170,19 +142,19 @@ class SamplingEvidence:
     def coverage_lower(self, confidence: Number) -> float:
         """One-sided lower bound on the share of valid shifts, at `confidence`; doubtful draws count as failures."""
         if self.anytime:
-            return anytime_coverage_lower(self.draws, self.failures, confidence=confidence)
+            return stats.anytime_coverage_lower(self.draws, self.failures, confidence=confidence)
         if self.doubtful and self.stopped:  # such a run's length depends on both kinds of draws: no simple bound
             return 0.0
-        return coverage_lower(self.draws, self.failures, confidence=confidence, stopped=self.stopped)
+        return stats.coverage_lower(self.draws, self.failures, confidence=confidence, stopped=self.stopped)
 
     def coverage_upper(self, confidence: Number) -> float:
         """One-sided upper bound on the share of valid shifts, at `confidence`; doubtful draws count as valid."""
         if self.anytime:
-            return anytime_coverage_upper(self.draws, self.failures - self.doubtful, confidence=confidence)
+            return stats.anytime_coverage_upper(self.draws, self.failures - self.doubtful, confidence=confidence)
         if self.doubtful:
             sure = self.failures - self.doubtful
-            return 1.0 if self.stopped else coverage_upper(self.draws, sure, confidence=confidence)
-        return coverage_upper(self.draws, self.failures, confidence=confidence, stopped=self.stopped)
+            return 1.0 if self.stopped else stats.coverage_upper(self.draws, sure, confidence=confidence)
+        return stats.coverage_upper(self.draws, self.failures, confidence=confidence, stopped=self.stopped)
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values; the entropy as hexadecimal text, since it exceeds what JSON readers keep."""
@@ -223,16 +195,14 @@ class Sampling:
         The paper's alpha.
     n_samples : int, optional
         How many shifts to draw; of the anytime test, after how many to leave a row open. Unless given, the anytime test
-        ends after 50,000 draws, or fewer of a large model, but not before it could certify. The fixed test then makes
-        as many as the claim needs, and up to 20,000 while they are cheap: more draws than needed allow some failures,
-        which makes the test tighter, not the claim weaker. Of models that exist (`ObservedShifts`) all are used, each
-        once.
+        ends after 50,000 draws, or fewer of a large model, but not before it could certify; the fixed test makes as
+        many as the claim needs, and up to 20,000 while they are cheap. Of models that exist (`ObservedShifts`) all are
+        used.
     test : {"anytime", "fixed"}, optional
         ``"anytime"`` stops at the draw that decides, and a row that it leaves open can be continued
         (`Certificates.continued`). ``"fixed"`` makes a number of draws that is fixed beforehand. Unless given, it is
-        the anytime test where `n_samples` is left out and the set can be drawn from, else the fixed one. A list of
-        models has an order that somebody chose, so that the anytime test counts all of it; it may be one that grew
-        until it sufficed.
+        the anytime test where `n_samples` is left out and the set can be drawn from, else the fixed one. Of a list of
+        models, which somebody put in order, the anytime test counts all; it may be one that grew until it sufficed.
     tolerance : float, default 0.1
         Of `max_shift` with the anytime test, which looks along more and more rays until at most so much, as a share of
         delta, is left between the delta that is certified and the one from which on the way is refuted.
@@ -241,11 +211,6 @@ class Sampling:
     -----
     What voids the guarantee: choosing the row or delta by looking at these very draws, and in the fixed test also their
     number. Repeating a call with new seeds until it certifies is such a choice; to continue it is not.
-
-    Examples
-    --------
-    >>> Sampling(coverage=0.9, confidence=0.9).n_samples is None
-    True
     """
 
     coverage: float = 0.995
@@ -294,7 +259,7 @@ class Sampling:
         if self.is_anytime(question):
             return self._until_decided(question, stream, claim, self.cap(question, claim))
         samples, allowed, refuting = self.plan(question, claim)
-        found = first_failures(question, stream, samples, DOUBT * refuting, refuting)
+        found = failing_draws.first_failures(question, stream, samples, DOUBT * refuting, refuting)
         clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
 
         def answer(i: int) -> Certificate:
@@ -323,9 +288,9 @@ class Sampling:
         begin, counts = past[0].draws, [(e.failures, e.failures - e.doubtful) for e in past]
         as_listed = question.listed is not None and not in_training_order(question.shifts)
         if as_listed:  # all of them: their order was chosen by somebody
-            found = first_failures(question, stream, cap, cap + 1, cap + 1)
+            found = failing_draws.first_failures(question, stream, cap, cap + 1, cap + 1)
         else:
-            scan = failures_until_decided if question.listed is None else failures_of_refits
+            scan = failing_draws.failures_until_decided if question.listed is None else failing_draws.failures_of_refits
             found = scan(question, stream, test, begin, cap, counts)
 
         def answer(i: int) -> Certificate:
@@ -371,16 +336,13 @@ class Sampling:
         if allowed < 0:
             needed = _least_draws(claim.coverage, claim.row_confidence)
             together = f" for {claim.rows} rows together" * (claim.rows > 1)
-            wanted = (
-                f"at least {needed} for coverage {claim.coverage} with confidence {claim.shown_confidence}{together}"
-            )
-            raise InputError(f"`n_samples` of Sampling must be {wanted}, got {samples}; draw more, or leave it out.")
+            wanted = f"{needed} for coverage {claim.coverage} with confidence {claim.shown_confidence}{together}"
+            told = f"must be at least {wanted}, got {samples}; draw more, or leave it out"
+            raise InputError(f"`n_samples` of Sampling {told}.")
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
         return samples, allowed, max(refuting, allowed + 1)
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """The largest delta that draws certify, by one of the searches of `max_shift`."""
         from apas.certification.max_shift.api import sampled_answers  # which counts failures as this method does
 
@@ -393,13 +355,12 @@ class Sampling:
         if self._leaves_open(question):
             known = [computed_shares(question, np.full(len(question), delta)) for delta in deltas.tolist()]
             for i, shares in enumerate(zip(*(found or () for found in known), strict=True)):
-                lower, upper = np.array([(share.lower, share.upper) for share in shares]).T
-                certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
-                curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain))
+                ends = np.array([(share.lower, share.upper) for share in shares]).T
+                curves.append(FractionCurve.computed(deltas, *ends, question.target[i], measure, bool(valid[i])))
             if curves:
                 return curves
         samples = self.samples(question, self.claim(question))
-        failures, sure = count_failures(question, deltas, Stream(stream.entropy, "fraction"), samples)
+        failures, sure = failing_draws.count_failures(question, deltas, Stream(stream.entropy, "fraction"), samples)
         # every end of every band has the same part of the risk
         level = 1 - (1 - Fraction(repr(self.confidence))) / (2 * len(deltas))
         low, high = coverage_bounds(samples, failures, sure, confidence=level)
@@ -413,17 +374,13 @@ class Sampling:
         asked = self.claim(question)
         samples = self.plan(question, asked)[0]
         # what Lemma 4 attaches to the extreme of so many draws: at least the share that was asked for
-        share = max(self.coverage, coverage_lower(samples, 0, confidence=self.confidence))
+        share = max(self.coverage, stats.coverage_lower(samples, 0, confidence=self.confidence))
         claim = Most(share, self.confidence, asked.measure)
         low, high, undefined = _extremes(question, Stream(stream.entropy, "range"), samples)
         if question.single:  # what the draws give in float32, whatever the order of its sums
             low, high = low - question.band, high + question.band
-        items = []
-        for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-            attained, base = (bool(np.isfinite(ends[0])), bool(np.isfinite(ends[1]))), float(question.base_margins[i])
-            delta, target, missing = float(question.delta[i]), question.target[i], int(undefined[i])
-            items.append(OutputRange(*ends, claim, claim, attained, base, delta, target, self.name, missing))
-        return items
+        ends = enumerate(zip(low.tolist(), high.tolist(), undefined.tolist(), strict=True))
+        return [OutputRange.of(question, i, a, b, claim, (True, True), self.name, count) for i, (a, b, count) in ends]
 
     def _certificate(
         self, question: Question, i: int, claim: Most, evidence: SamplingEvidence, verdict: Verdict | None = None
@@ -435,7 +392,9 @@ class Sampling:
         return Certificate(claim, said[0], delta, question.target[i], self.name, evidence, said[1], witness)
 
 
-def _same_rows(question: Question, found: Failures, past: Sequence[SamplingEvidence]) -> Iterator[Hashable]:
+def _same_rows(
+    question: Question, found: failing_draws.Failures, past: Sequence[SamplingEvidence]
+) -> Iterator[Hashable]:
     """Per row what it shares with all that get the same certificate; a row with a failing draw is alone."""
     asked = zip((np.diff(found.starts) > 0).tolist(), past, question.target, question.delta.tolist(), strict=True)
     for i, (failed, known, target, delta) in enumerate(asked):
@@ -443,23 +402,20 @@ def _same_rows(question: Question, found: Failures, past: Sequence[SamplingEvide
 
 
 def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
-    """The evidence of a run without failures, corrected for the failing draws of a row."""
     assert clean.refuting is not None
     ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
-    if ended.any():
-        last = int(ended.argmax()) + 1
-        failing, sure = failing[:last], sure[:last]
-    return replace(
-        clean,
-        draws=int(failing[-1]) + 1 if ended.any() else clean.samples,
-        failures=len(failing),
-        doubtful=int(np.count_nonzero(~sure)),
-        first_failure=int(failing[sure][0]) if sure.any() else None,
-    )
+    taken = int(ended.argmax()) + 1 if ended.any() else len(sure)
+    return _counted(clean, failing[:taken], sure[:taken], int(failing[taken - 1]) + 1 if ended.any() else clean.samples)
+
+
+def _counted(known: SamplingEvidence, failing: Integers, sure: Bools, draws: int) -> SamplingEvidence:
+    """The evidence after so many draws, of which these failed besides those that are known."""
+    first = int(failing[sure][0]) if known.first_failure is None and sure.any() else known.first_failure
+    doubtful, failures = known.doubtful + int(np.count_nonzero(~sure)), known.failures + len(sure)
+    return replace(known, draws=draws, failures=failures, doubtful=doubtful, first_failure=first)
 
 
 def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
-    """What the counts decide, and why."""
     allowed, refuting = evidence.allowed, evidence.refuting
     assert allowed is not None
     assert refuting is not None
@@ -499,9 +455,8 @@ def continue_rows(question: Question, items: Sequence[Certificate], n_samples: A
         some = question.take(np.array(rows, dtype=np.intp)).for_claim(claim)
         method, before = Sampling(coverage=claim.coverage, confidence=claim.confidence), [anytime[i] for i in rows]
         if method.claim(some) != claim:
-            raise InputError(
-                f"`model` must be the one that the certificates are about: {claim.measure!r} is not of it."
-            )
+            told = f"the one that the certificates are about: {claim.measure!r} is not of it"
+            raise InputError(f"`model` must be {told}.")
         began = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             answers = method._until_decided(some, Stream(entropy, purpose), claim, cap, before)
@@ -520,16 +475,10 @@ def _ended(
         few, many = test.certify.crosses(known.samples, counts[0]), test.refute.crosses(known.samples, counts[1])
         verdict, draws, taken = "CERTIFIED" if few else "REFUTED" if many else "UNKNOWN", known.samples, counts[0]
     else:
-        before, drawn = (
-            (known.failures, known.failures - known.doubtful),
-            zip(failing.tolist(), sure.tolist(), strict=True),
-        )
+        drawn = zip(failing.tolist(), sure.tolist(), strict=True)
+        before = known.failures, known.failures - known.doubtful
         verdict, draws, taken = test.decide(drawn, known.samples, before)
-    sure, first = sure[:taken], known.first_failure
-    first = int(failing[:taken][sure][0]) if first is None and sure.any() else first
-    doubtful = known.doubtful + int(np.count_nonzero(~sure))
-    failures = known.failures + taken
-    return verdict, replace(known, draws=draws, failures=failures, doubtful=doubtful, first_failure=first)
+    return verdict, _counted(known, failing[:taken], sure[:taken], draws)
 
 
 def _given_up(evidence: SamplingEvidence, claim: Most) -> bool:
@@ -539,7 +488,6 @@ def _given_up(evidence: SamplingEvidence, claim: Most) -> bool:
 
 
 def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence, claim: Most) -> str:
-    """Why the anytime test says so."""
     counts = f"{evidence.failures} of {evidence.draws} draws failed"
     if verdict is not Verdict.UNKNOWN:
         so = "few certify" if verdict is Verdict.CERTIFIED else "many refute"
@@ -555,9 +503,9 @@ def _extremes(question: Question, stream: Stream, samples: int) -> tuple[Floats,
     low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
     undefined = np.zeros(len(question), dtype=np.int64)
     with Progress(samples, "drawing shifted models") as progress:
-        for begin, end, directions in drawn_blocks(question, stream, samples):
-            for chunk in range(0, len(question), ROWS):
-                rows = slice(chunk, chunk + ROWS)
+        for begin, end, directions in failing_draws.drawn_blocks(question, stream, samples):
+            for chunk in range(0, len(question), failing_draws.ROWS):
+                rows = slice(chunk, chunk + failing_draws.ROWS)
                 margins = question.margins(directions, rows)
                 # a model that gives no number is on neither side of any: then no end is known
                 missing = np.isnan(margins)

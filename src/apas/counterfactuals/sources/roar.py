@@ -25,8 +25,6 @@ from apas.models.base import Differentiable
 
 BALLS = ("linf", "l1")
 DECIMALS = 4  # decimals that are kept of slopes and intercept, as in the published experiments
-#: Newton steps of a fit at most, halvings of each, and the step that ends it.
-NEWTON_STEPS, HALVINGS, SMALL = 50, 30, 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,50 +55,20 @@ class Surrogate:
         return Surrogate(self.slopes.round(DECIMALS), round(self.intercept, DECIMALS))
 
 
-def fit_logistic(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
+def fit_logistic(points: Floats, hit: Bools, weights: Floats, *, published: bool = False) -> Surrogate | None:
     """Logistic regression of hits on points, each with its weight, and half the squared slopes as a penalty."""
-    from scipy.special import expit
-
-    if hit.all() or not hit.any():
-        return None
-    columns = np.column_stack([points, np.ones(len(points))])
-    penalty = np.append(np.ones(points.shape[1]), 0.0)
-    wanted, found = hit.astype(np.float64), np.zeros(points.shape[1] + 1)
-
-    def loss(theta: Floats) -> float:
-        scores = columns @ theta
-        return float(weights @ (np.logaddexp(0.0, scores) - wanted * scores) + 0.5 * penalty @ theta**2)
-
-    reached = loss(found)
-    for _ in range(NEWTON_STEPS):
-        chance = expit(columns @ found)
-        gradient = columns.T @ (weights * (chance - wanted)) + penalty * found
-        bend = (columns * (weights * chance * (1.0 - chance))[:, None]).T @ columns + np.diag(penalty)
-        bend[-1, -1] += np.finfo(float).eps * (1.0 + weights.sum())  # so that it can be solved where weights vanish
-        step = np.linalg.solve(bend, gradient)
-        for _ in range(HALVINGS):
-            tried = loss(found - step)
-            if tried <= reached:
-                break
-            step = 0.5 * step
-        else:
-            break  # nothing but rounding is left
-        found, reached = found - step, tried
-        if np.abs(step).max() < SMALL:
-            break
-    return Surrogate(found[:-1], float(found[-1]))
-
-
-def fit_by_default(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
-    """The same by scikit-learn with its default settings: the published lines are where its 100 iterations ended."""
+    from scipy.linalg import LinAlgWarning
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     if hit.all() or not hit.any():
         return None
+    # the published lines are where 100 iterations by default settings ended
+    settings: dict[str, Any] = {} if published else {"solver": "newton-cholesky", "tol": 1e-9}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = LogisticRegression().fit(points, hit, sample_weight=weights)
+        for kind in (ConvergenceWarning, LinAlgWarning):  # a Hessian of weights that vanish is singular
+            warnings.simplefilter("ignore", kind)
+        found = LogisticRegression(**settings).fit(points, hit, sample_weight=weights)
     return Surrogate(found.coef_[0], float(found.intercept_[0]))
 
 
@@ -399,7 +367,7 @@ class Roar:
         near = place.draw_reversed(normals) if number and isinstance(place, Columns) else place.draw(normals, local)
         scaled = (near.points - near.mean) / near.spread
         far = np.square(scaled - scaled[0]).sum(axis=1) / (KERNEL**2 * len(near.mean))
-        line = (fit_logistic if local else fit_by_default)(scaled, near.hit, np.exp(-0.5 * far))
+        line = fit_logistic(scaled, near.hit, np.exp(-0.5 * far), published=not local)
         if line is None:
             return None
         return (line.in_units(near.mean, near.spread) if local else line).round_off()

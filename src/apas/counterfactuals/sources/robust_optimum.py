@@ -136,7 +136,7 @@ class _RowUnits:
         return self.search.task.space.snapped(points, np.broadcast_to(self.search.input, points.shape).copy())
 
 
-def cheapest_near(search: Search, test: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
+def cheapest_near(search: Search, test: Any, start: Floats) -> tuple[Floats | None, Any]:
     """A cheap point near `start` with slack on all draws, None if none was met, and the test of points near it."""
     row = _RowUnits.of(search).hold_back(test, start)
     best: Floats | None = None

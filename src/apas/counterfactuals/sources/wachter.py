@@ -114,10 +114,8 @@ class Wachter:
         yield from self._levels_of_descents(problem, first, np.array([float(self.penalty)]))
         if self.penalties:
             # all together: descents of one row cost little more than one of them
-            asked, starts = (
-                smooth_problem.rising_levels(float(self.target_probability), self.step, self.last),
-                self.penalties,
-            )
+            starts, least = self.penalties, float(self.target_probability)
+            asked = smooth_problem.rising_levels(least, self.step, self.last)
             yield from self._levels_of_descents(problem, np.repeat(asked, len(starts)), np.tile(starts, len(asked)))
 
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, penalties: Floats) -> Iterator[Level]:

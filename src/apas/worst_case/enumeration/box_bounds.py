@@ -70,7 +70,11 @@ class BoxPass:
             if i == len(net.activations):
                 break
             name = net.activations[i]
-            least, most = _point(X, w) if i == 0 else _sums(values[-1], w, positive=is_positive(net.activations[i - 1]))
+            if i == 0:  # the input is a point
+                above, below = np.maximum(X, 0.0), np.minimum(X, 0.0)
+                least, most = _times(above, w[0]) + _times(below, w[1]), _times(above, w[1]) + _times(below, w[0])
+            else:
+                least, most = _sums(values[-1], w, positive=is_positive(net.activations[i - 1]))
             error = rounding(steps) * size + TINY
             sums.append((least + b[0] - error, most + b[1] + error))
             values.append(activation_range(name, least + b[0], most + b[1]))
@@ -118,11 +122,6 @@ def rounding(steps: int) -> float:
 def _times(a: Floats, w: Floats) -> Floats:
     """Each item's row vector times its matrix."""
     return np.asarray(np.matmul(a[:, None, :], w)[:, 0, :])
-
-
-def _point(x: Floats, w: Range) -> Range:
-    above, below = np.maximum(x, 0.0), np.minimum(x, 0.0)
-    return _times(above, w[0]) + _times(below, w[1]), _times(above, w[1]) + _times(below, w[0])
 
 
 def _sums(a: Range, w: Range, *, positive: bool) -> Range:
