@@ -18,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, OneHotE
 
 import apas
 from apas import InputError, Unsupported, Verdict
+from apas.certification import failing_draws
 
 NAMES = ("income", "debt")
 
@@ -270,3 +271,19 @@ def test_reports_show_the_region(tmp_path):
     found = apas.certify(linear(), [[2.0, 0.5]], 0.05, target=1, region={"income": (1.0, 4.0)}, rng=0)
     apas.write_report(found, tmp_path / "r.html")
     assert "income between 1 and 4" in (tmp_path / "r.html").read_text()
+
+
+def test_regions_that_need_no_draws_have_the_evidence_of_draws(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.uniform(0.2, 5, 60), rng.uniform(0, 2, 60)])
+    region = apas.Region({"income": "at least", "debt": 0.1}, space=space())
+    options = {"target": 1, "region": region, "rng": 0, "method": apas.Sampling(n_samples=2000)}
+    unproved, counts = failing_draws._unproved, []
+    monkeypatch.setattr(
+        failing_draws, "_unproved", lambda question: (counts.append(len(unproved(question))), unproved(question))[1]
+    )
+    quick = apas.certify(linear(), X, 0.08, **options)
+    monkeypatch.setattr(failing_draws, "_unproved", lambda question: np.arange(len(question)))
+    assert quick.to_dict() == apas.certify(linear(), X, 0.08, **options).to_dict()
+    assert {c.verdict for c in quick} >= {Verdict.CERTIFIED, Verdict.REFUTED}
+    assert 0 < counts[0] < quick.certified.sum()  # most rows that hold are proved, and some are drawn for

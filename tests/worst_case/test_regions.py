@@ -13,10 +13,10 @@ from apas.models.forward import ACTIVATIONS
 from apas.worst_case.regions import (
     AffineBox,
     DrawnNetworks,
+    LinearRegions,
     least_margin_every,
     least_margin_trees,
     least_margins_drawn,
-    least_margins_linear,
     rounding_band,
 )
 
@@ -128,7 +128,23 @@ def test_linear_regions_side_by_side_equal_their_worst_corners():
         corners = np.array(list(itertools.product((0.0, 1.0), repeat=len(ways)))).reshape(2 ** len(ways), len(ways))
         rows = np.vstack([box.rows(corners) for box in boxes])
         expected.append(net.shifted_margins(rows, wanted, drawn, delta).min(axis=1))
-    found = least_margins_linear(net, regions, drawn)
+    found = LinearRegions.of(net, regions).margins(drawn)
     np.testing.assert_allclose(found, np.stack(expected, axis=1), atol=1e-12)
     wide = [(boxes, [1e9] * len(boxes), wanted, delta) for boxes, _, wanted, delta in regions]
-    assert not least_margins_linear(net, wide, drawn).any()  # within what rounding could do, nothing is known
+    assert not LinearRegions.of(net, wide).margins(drawn).any()  # within what rounding could do, nothing is known
+
+
+def test_linear_regions_that_every_shift_keeps_are_known_from_the_worst_corner_of_all():
+    rng = np.random.default_rng(5)
+    seen = set()
+    for _ in range(200):
+        net = apas.FeedForward([rng.normal(size=(3, 1))], [[float(rng.normal()) + 1.0]])
+        ways, wanted = np.diag(rng.normal(size=3))[:2], int(rng.integers(0, 2))
+        box, radii = AffineBox(rng.normal(size=3), ways, np.zeros(2)), np.array([1.0, 0.5, 0.0, 1.0])
+        kept = LinearRegions.of(net, [((box,), [1e-12], wanted, DELTA)]).kept_by_every(radii)[0]
+        corners = np.array(list(itertools.product((-1.0, 1.0), repeat=4))) * radii
+        rows = box.rows(np.array(list(itertools.product((0.0, 1.0), repeat=2))))
+        least = net.shifted_margins(rows, wanted, corners, DELTA).min()
+        assert least > 0 or not kept
+        seen.add((bool(kept), bool(least > 0)))
+    assert {(True, True), (False, False)} <= seen

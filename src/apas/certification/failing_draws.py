@@ -296,6 +296,10 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
 def _unproved(question: Question) -> Indices:
     """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
     everyone, network = np.arange(len(question)), question.network
+    if question.regions is not None and isinstance(question.geometry, Box) and question.with_region.all():
+        from apas.certification.region_claims import kept_without_draws  # which makes certificates
+
+        return everyone[~kept_without_draws(question, everyone, question.radii)]
     if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
         return everyone  # a subclass may compute otherwise
     # so many at a time that the ends of the pre-activations of all rows are never held together

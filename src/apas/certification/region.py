@@ -175,7 +175,8 @@ class ReadRegion:
     """A region as one model reads it: a box per combination of levels, and the way back to rows as users have them."""
 
     boxes: tuple[AffineBox, ...]
-    table: Any  # the row as a table of one line, in the user's units
+    points: Any  # rows in the user's units, of which it is about one line
+    line: int
     numbers: tuple[Span, ...]
     combinations: tuple[dict[str, Any], ...]
     names: tuple[str, ...]
@@ -184,7 +185,7 @@ class ReadRegion:
     def rows(self, places: Sequence[tuple[int, Floats]]) -> Any:
         """The rows at points of boxes, as a table like that of the row."""
         changed = [self.combinations[box] | self._cells(t) for box, t in places]
-        return with_cells(self.table, self.names, changed)
+        return with_cells(one_row(self.points, self.line), self.names, changed)
 
     def bands(self, net: FeedForward, radii: Floats, delta: float) -> list[float]:
         """What a bound over each box can be off by, computed once for all draws; `radii` are those of one set."""
@@ -250,7 +251,7 @@ def read_regions(model: Any, points: Any, regions: Sequence[RowRegion], *, trust
     lines = np.repeat(np.arange(len(plans)), [len(plan.changed) for plan in plans])
     table = with_cells(points, names, [cells for plan in plans for cells in plan.changed], lines)
     encoded = encoded_rows(model, table)[1]
-    return [plan.read(encoded[lines == i], one_row(points, i), names, trusted) for i, plan in enumerate(plans)]
+    return [plan.read(encoded[lines == i], (points, i), names, trusted) for i, plan in enumerate(plans)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +294,7 @@ class _Corners:
         found = [c | lows for c in self.chosen] + [self.chosen[0] | cells(x) for x in self.t[1:]]
         return found + ([self.chosen[-1] | cells(x) for x in self.t[-3:]] if self.moving else [])
 
-    def read(self, encoded: Floats, table: Any, names: tuple[str, ...], trusted: bool) -> ReadRegion:
+    def read(self, encoded: Floats, row: tuple[Any, int], names: tuple[str, ...], trusted: bool) -> ReadRegion:
         """What the model reads, from these rows in its units."""
         p, t, count = len(self.moving), self.t, len(self.chosen)
         corners, first = encoded[:count], encoded[count : count + len(t) - 1]
@@ -308,7 +309,7 @@ class _Corners:
                 )
         steps = np.array([s.step / (s.high - s.low) if s.step else 0.0 for s in self.moving])
         boxes = tuple(AffineBox(corner, ways, steps) for corner in corners)
-        return ReadRegion(boxes, table, self.moving, tuple(c | self.still for c in self.chosen), names)
+        return ReadRegion(boxes, *row, self.moving, tuple(c | self.still for c in self.chosen), names)
 
 
 def _check_straight(model: Any) -> None:

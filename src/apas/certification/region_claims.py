@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from apas._random import Stream
-from apas._typing import Floats, Indices
+from apas._typing import Bools, Floats, Indices
 from apas.certification.certificate import (
     NOT_VALID,
     BaseEvidence,
@@ -31,11 +31,11 @@ from apas.models.base import Dense, Leaves, class_indices, offers
 from apas.shifts.base import Box, Finite, Listed, OtherMoves
 from apas.worst_case.regions import (
     DrawnNetworks,
+    LinearRegions,
     RegionMargins,
     least_margin_every,
     least_margin_trees,
     least_margins_drawn,
-    least_margins_linear,
     rounding_band,
 )
 
@@ -50,15 +50,21 @@ def _unknown(draws: int, read: ReadRegion) -> RegionMargins:
 
 @dataclass(frozen=True, eq=False)
 class AskedRegion:
-    """The region of one row of a question, with the row as the user gave it."""
+    """The region of one row of a question, with the rows as the user gave them."""
 
     region: RowRegion
-    table: Any
+    points: Any
+    line: int = 0
     trusted: bool = False
     _read: dict[int, tuple[Any, ReadRegion]] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_read": {}}
+
+    @property
+    def table(self) -> Any:
+        """The row as a table of one line."""
+        return one_row(self.points, self.line)
 
     def read(self, model: Any) -> ReadRegion:
         """The region as a model reads it, once per model."""
@@ -110,7 +116,7 @@ class AskedRegion:
 def asked_regions(question: Any, region: Region, inputs: Any = None, space: Any = None) -> tuple[AskedRegion, ...]:
     """The regions of all rows of a question."""
     rows = region.rows(question.points, names_of(question.model, question.points), inputs, space)
-    return tuple(AskedRegion(r, one_row(question.points, i)) for i, r in enumerate(rows))
+    return tuple(AskedRegion(r, question.points, i) for i, r in enumerate(rows))
 
 
 def check_regions(question: Any) -> None:
@@ -139,24 +145,41 @@ def _no_bounds(model: Any) -> str:
     )
 
 
+def linear_regions(question: Any, rows: Indices) -> LinearRegions | None:
+    """The regions of rows side by side if the model is linear and has one score; None of other models."""
+    net = question.network
+    if question.listed is not None or net is None or net.activations or net.weights[0].shape[1] != 1 or not len(rows):
+        return None
+    read = [question.regions[i].read(question.model) for i in rows]
+    deltas = question.delta[rows].tolist()
+    bands = [one.bands(net, question.radii, delta) for one, delta in zip(read, deltas, strict=True)]
+    about = zip([one.boxes for one in read], bands, question.wanted[rows].tolist(), deltas, strict=True)
+    return LinearRegions.of(net, list(about))
+
+
 def region_margins(question: Any, directions: Floats, rows: Indices) -> Floats:
     """Least margins of regions on the models drawn: above 0 proved, below 0 of a row, 0 open; (directions, rows)."""
-    net, regions = question.network, [question.regions[i] for i in rows]
-    if question.listed is None and not net.activations and net.weights[0].shape[1] == 1 and len(rows):
-        read = [asked.read(question.model) for asked in regions]
-        deltas = question.delta[rows].tolist()
-        bands = [one.bands(net, question.radii, delta) for one, delta in zip(read, deltas, strict=True)]
-        about = zip([one.boxes for one in read], bands, question.wanted[rows].tolist(), deltas, strict=True)
-        return least_margins_linear(net, list(about), directions)
-    found = [asked.on_draws(question, int(i), directions).margins for asked, i in zip(regions, rows, strict=True)]
+    if (linear := linear_regions(question, rows)) is not None:
+        return linear.margins(directions)
+    some = zip([question.regions[i] for i in rows], rows.tolist(), strict=True)
+    found = [asked.on_draws(question, i, directions).margins for asked, i in some]
     return np.stack(found, axis=1) if found else np.empty((len(directions), 0))
+
+
+def kept_without_draws(question: Any, rows: Indices, radii: Floats) -> Bools:
+    """Regions that bounds show to be kept under every shift of a box, where margins over regions are exact."""
+    linear = linear_regions(question, rows)
+    return np.zeros(len(rows), dtype=bool) if linear is None else linear.kept_by_every(radii)
 
 
 def decide_regions(question: Any, method: Any, stream: Stream) -> list[Certificate]:
     """One certificate per row about its region: the model itself first, then the shifts."""
     claim, name = method.claim(question), getattr(method, "name", type(method).__name__.lower())
     found: dict[int, Certificate] = {}
+    sure = kept_without_draws(question, np.arange(len(question)), 0.0 * question.radii)
     for i, asked in enumerate(question.regions or ()):
+        if sure[i]:
+            continue
         look = asked.on_model(question.model, question.target[i])
         if look.margins[0] > 0:
             continue
@@ -166,7 +189,7 @@ def decide_regions(question: Any, method: Any, stream: Stream) -> list[Certifica
         found[i] = Certificate(claim, verdict, *said, reason, witness, region=asked.region)
     rest = np.array([i for i in range(len(question)) if i not in found], dtype=np.intp)
     if len(rest):
-        some = question.take(rest)
+        some = question if len(rest) == len(question) else question.take(rest)
         if is_proof(claim):
             answers = [_proved(some, i, method) for i in range(len(some))]
         else:

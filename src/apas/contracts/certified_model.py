@@ -24,7 +24,6 @@ from apas.certification.certificate import Certificate, Drawn
 from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.question import Question, check_agreement
-from apas.certification.region import one_row
 from apas.certification.region_claims import AskedRegion
 from apas.certification.results import Certificates, UnderShifts
 from apas.counterfactuals.space.encoder import CodedModel
@@ -114,7 +113,7 @@ def question_of(
     regions = None
     if any(region is not None for region in told) and points is not None:
         each = enumerate(told)
-        regions = tuple(None if region is None else AskedRegion(region, one_row(points, i)) for i, region in each)
+        regions = tuple(None if region is None else AskedRegion(region, points, i) for i, region in each)
     return Question(model, encoded, target, delta, shifts, points=points, regions=regions)
 
 

@@ -18,7 +18,7 @@ from apas._sanitise import shown
 from apas._typing import Floats
 from apas._validation import check_flag
 from apas.certification.question import Question
-from apas.certification.region import AT_LEAST, AT_MOST, BETWEEN, Region, RowRegion, Span, cells_of, names_of, one_row
+from apas.certification.region import AT_LEAST, AT_MOST, BETWEEN, Region, RowRegion, Span, cells_of, names_of
 from apas.certification.region_claims import AskedRegion, check_regions
 from apas.counterfactuals.search.stacked import SideBySide, StackedNetworks
 from apas.counterfactuals.space.space import FeatureSpace
@@ -77,7 +77,7 @@ class OfferRegion:
         spans = {name: value for name, value in self.tolerance.items() if value > 0}
         region = Region(spans, beyond=self.beyond, space=self.space)
         regions = region.rows(question.points, names, self.space.table(inputs))
-        asked = tuple(AskedRegion(r, one_row(question.points, i)) for i, r in enumerate(regions))
+        asked = tuple(AskedRegion(r, question.points, i) for i, r in enumerate(regions))
         question = replace(question, regions=asked)
         check_regions(question)
         return self._windows(question, names, entropy) if self.window else question
