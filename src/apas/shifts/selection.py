@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -84,16 +85,16 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
-class ParameterShifts(EqualByContent):
+class ParameterShifts(EqualByContent, ABC):
     """What sets share that move parameters of a model: those of some kinds, in some layers."""
 
     _owner: ClassVar[str]
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None
 
+    @abstractmethod
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter moves when delta is 1, shape (k,)."""
-        raise NotImplementedError
 
     def _layer(self, parameters: Parameters, layer: str | int, argument: str) -> str:
         names = parameters.layer_names
