@@ -197,18 +197,21 @@ def test_features_sizes_and_time_are_limited():
     assert (len(still), still.summary()) == (0, "No sets of features, no menu.")
 
 
-def test_a_set_that_time_did_not_reach_takes_over_what_a_larger_one_found_with_it_alone(monkeypatch):
+def test_a_set_that_time_did_not_reach_points_to_a_larger_one_whose_offer_changes_no_more(monkeypatch):
     found = apas.menu(linear(), [[0.5, 0.6]], 0.02, space=space(), rng=0)
     assert found[0].features == ("income",)
+    assert "changes no more" not in "".join(item.reason for item in found)
     clock = itertools.count(0, 600)
     monkeypatch.setattr("apas.counterfactuals.menu.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     hurried = apas.menu(linear(), [[0.5, 0.6]], 0.02, space=space(), rng=0, time_limit=1000)
     assert [(item.features, item.status.name) for item in hurried] == [
-        (("income",), "OFFER"),
+        (("income", "debt"), "OFFER"),
         (("debt",), "UNREACHABLE"),
+        (("income",), "OPEN"),
     ]
     assert hurried[0].changes.startswith("income 0.5 -> ")
-    assert len(hurried.offers) == 1
+    assert hurried[2].reason == "time was up; the offer for income and debt changes no more"
+    assert len(hurried.offers) == 1  # each offer has one test of its own
 
 
 def test_a_page_has_every_line_however_long_the_menu():

@@ -48,6 +48,10 @@ CHEAPER = 0.01
 Features = tuple[str, ...]
 
 
+def _joined(names: Features) -> str:
+    return " and ".join(names)
+
+
 class MenuStatus(Enum):
     """What is known of a set of features; the value says it in a sentence."""
 
@@ -91,7 +95,7 @@ class MenuItem:
 
     def sentence(self) -> str:
         """The item in one sentence."""
-        alone = f"changing {' and '.join(self.features)}{' alone' * (len(self.features) == 1)}"
+        alone = f"changing {_joined(self.features)}{' alone' * (len(self.features) == 1)}"
         if self.status is MenuStatus.OFFER:
             return f"By {alone}: {self.changes}."
         told = {"UNREACHABLE": "Cannot be reached", "FRAGILE": "Cannot be made robust", "OPEN": "No offer was found"}
@@ -239,7 +243,7 @@ def menu(
             shift_set = found[1].shifts
             _note(asked, some, *found, known)
     for some in reversed(sets):
-        _take_over(asked, some, known)
+        _point_to_larger(asked, some, known)
     return _menu(asked, sets, known, shift_set)
 
 
@@ -362,21 +366,22 @@ def _note(asked: _MenuQuestion, some: Features, rows: list[int], found: Counterf
             _settle(known, MenuItem(row, some, status, None, reason or offer.reason), some)
 
 
-def _take_over(asked: _MenuQuestion, some: Features, known: _Known) -> None:
-    """Give a set the offers that were found for larger ones and change nothing outside of it, where they do better."""
+def _point_to_larger(asked: _MenuQuestion, some: Features, known: _Known) -> None:
+    """Say of a set without an offer which larger one has an offer that changes nothing outside of it."""
+    # it is not taken over: the cheapest of the offers of many sets would have been selected among as many tests
+    names = asked.space.names
     for row in range(len(asked.inputs)):
         own = known.get((row, some))
-        if own is None or own.status not in (MenuStatus.OFFER, MenuStatus.OPEN):
+        if own is None or own.status is not MenuStatus.OPEN:
             continue
-        for (place, other), item in list(known.items()):
+        for (place, other), item in known.items():
             if place == row and set(some) < set(other) and item.offer is not None and item.numbers is not None:
-                moved = {
-                    f
-                    for f, at, to in zip(asked.space.names, asked.inputs[row], item.numbers, strict=True)
-                    if is_changed(at, to)
-                }
-                if moved <= set(some) and not own.cost <= item.cost:
-                    known[row, some] = own = replace(item, features=some)
+                cells = zip(names, asked.inputs[row], item.numbers, strict=True)
+                if {name for name, at, to in cells if is_changed(at, to)} <= set(some):
+                    known[row, some] = replace(
+                        own, reason=f"{own.reason}; the offer for {_joined(other)} changes no more"
+                    )
+                    break
 
 
 def _fragile(asked: _MenuQuestion, row: int, some: Features, shifts: ShiftSet) -> str | None:
