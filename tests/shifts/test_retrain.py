@@ -256,6 +256,17 @@ def test_other_warnings_are_passed_on_once():
     assert [str(w.message).split(";")[0] for w in caught] == ["5 of 5 trainings of retrain warned: the data are odd"]
 
 
+def test_what_joblib_says_of_another_run_is_no_warning_of_a_training():
+    def train(X, y, seed):
+        # as when the garbage collector meets a run that was given up, which may be at any moment
+        warnings.warn(
+            "1 tasks have been successfully executed  but not used. Additionally, 0", UserWarning, stacklevel=2
+        )
+        return FeedForward([[[float(seed)]]], [[0.0]])
+
+    assert len(retrain(train, X, Y, n_models=2, rng=0)) == 2
+
+
 def test_a_process_without_chance_is_warned_about():
     with pytest.warns(GuaranteeWarning, match="all 3 models of retrain are the same, since nothing in this process"):
         retrain(RidgeClassifier(), X, Y, n_models=3, bootstrap=False, rng=0)

@@ -311,6 +311,8 @@ class _Recipe:
         # more threads add up in another order, and workers have fewer of them
         with one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            # what joblib says when another run that was given up is thrown away, by chance at this moment
+            warnings.filterwarnings("ignore", r"\d+ tasks have been successfully executed\s+but not used", UserWarning)
             try:
                 model = self._fit(X, y, i)
             except Exception as error:  # the user's code may raise anything
