@@ -101,7 +101,7 @@ def stream(rows: int) -> None:
 
 
 def on_dask(rows: int) -> None:
-    """Print what a streamed run takes on clusters of one and two processes, on small and large networks."""
+    """Print what a streamed run takes on clusters of one and two processes, and what a billion rows would by that."""
     import distributed
 
     with tempfile.TemporaryDirectory() as name:
@@ -112,19 +112,48 @@ def on_dask(rows: int) -> None:
         head = ",".join(heavy.feature_names or [f"x{i}" for i in range(30)])
         np.savetxt(Path(name) / "heavy.csv", X, delimiter=",", header=head, comments="", fmt="%.17g")
         draws = ["certify", "heavy.json", "heavy.csv", *ASK[3:], "--samples", str(SAMPLES)]
-        tasks = {"8-8-1": ASK, "30-100-50-1": draws}
+        tasks = {"8-8-1": (ASK, rows), "30-100-50-1": (draws, len(X))}
+        clocks: dict[str, list[float]] = {what: [] for what in tasks}
         for workers in (1, 2):
-            cluster = distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-            )
-            with cluster:
-                for what, words in tasks.items():
-                    out = f"{what}.{workers}.jsonl"
-                    _, clock, _ = run_watched([*words, "--out", out, "--dask", cluster.scheduler_address], Path(name))
-                    print(f"{what}, {workers} worker(s): {clock:.1f} s", flush=True)
-        for what in tasks:
-            one, two = ((Path(name) / f"{what}.{workers}.jsonl").read_bytes() for workers in (1, 2))
-            print(f"{what}: {'the same file' if one == two else 'THE FILES DIFFER'}")
+            with (
+                distributed.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+                ) as cluster,
+                distributed.Client(cluster) as client,
+            ):
+                for what, (words, count) in tasks.items():
+                    few = (Path(name) / words[2]).read_text().splitlines(keepends=True)[:65]
+                    (Path(name) / f"few-{words[2]}").write_text("".join(few))
+                    costs = []
+                    # 64 rows first: what they take are starts, not rows
+                    for table_name, out in ((f"few-{words[2]}", "few.jsonl"), (words[2], f"{what}.{workers}.jsonl")):
+                        before = sum(client.run(time.process_time).values())
+                        where = ["--out", out, "--dask", cluster.scheduler_address]
+                        busy, clock, _ = run_watched([*words[:2], table_name, *words[3:], *where], Path(name))
+                        costs.append((clock, busy, sum(client.run(time.process_time).values()) - before))
+                    clock, own, theirs = (b - a for a, b in zip(*costs, strict=True))
+                    clocks[what].append(clock)
+                    told = f"processor time {own:.1f} s of the command, {theirs:.1f} s of workers"
+                    print(
+                        f"{what}, {count} rows, {workers} worker(s): {clock:.1f} s by the clock, and {costs[0][0]:.1f}"
+                    )
+                    print(f"    to start; {told}", flush=True)
+                    if workers == 2:
+                        size = (Path(name) / f"{what}.2.jsonl").stat().st_size
+                        extrapolate(what, own / count, theirs / count, size / count)
+        for what, (one, two) in clocks.items():
+            files = [(Path(name) / f"{what}.{workers}.jsonl").read_bytes() for workers in (1, 2)]
+            same = "the same file" if files[0] == files[1] else "THE FILES DIFFER"
+            print(f"{what}: two workers {one / two:.2f} times as fast as one; {same}")
+
+
+def extrapolate(what: str, own: float, theirs: float, size: float) -> None:
+    """Print the time of a billion rows from what one takes of the command and of a worker, and its bytes."""
+    # the command reads and writes while the workers compute, so that the slower of the two is what counts
+    hours = {workers: 1e9 / 3600 * max(own, theirs / workers) for workers in (1, 16, 128)}
+    told = ", ".join(f"{taken:,.0f} h with {workers}" for workers, taken in hours.items())
+    print(f"{what}: a row takes {1e6 * own:.0f} us of the command and {1e6 * theirs:.0f} us of a worker")
+    print(f"{what}: 10^9 rows at these costs: {told} workers; a file of {size * 1e9 / 1e12:.2f} TB")
 
 
 def kernel(rows: int) -> None:
