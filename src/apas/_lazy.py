@@ -1,11 +1,27 @@
-"""Public names that are imported on first use: the stub beside a package says where each of them is."""
+"""What is found out on first use: public names, which the stub beside a package places, and members of objects."""
 
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property:
+        """The one of `functools` without the lock that Python 3.11 takes at every first use."""
+
+        def __init__(self, compute: Callable[[Any], Any]) -> None:
+            self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            if instance is None:
+                return self
+            found = vars(instance)[self.name] = self.compute(instance)
+            return found
 
 
 def attach_stub(package: str, file: str) -> tuple[dict[str, str], Callable[[str], Any], Callable[[], list[str]]]:

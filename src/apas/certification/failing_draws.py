@@ -313,7 +313,7 @@ def _unproved_of(question: Question, network: FeedForward, rows: Indices) -> Ind
     bound = boxes.bound(delta)
     if not (bound > 0).any():
         return rows
-    error = boxes.error(delta)
+    error = question.rounding[rows]
     # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
     # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
     band = question.band[rows] if question.single else ROUNDING / rounding_share(network) * error

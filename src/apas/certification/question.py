@@ -9,11 +9,12 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from apas._lazy import cached_property
 from apas._random import Stream
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_delta, check_flag, check_jobs, is_frame
@@ -357,6 +358,16 @@ class Question:
         return ROUNDING * np.asarray(np.maximum(1.0, np.abs(self.base_margins)))
 
     @cached_property
+    def rounding(self) -> Floats:
+        """For a dense network, what rounding can change in margins, shifted within a box or not: coarse and cheap."""
+        network, moves = self.network, isinstance(self.geometry, sets.Box)
+        assert network is not None
+        reach: Any = self.reach if moves else 0.0
+        return margin_error(
+            network, self.X, reach if isinstance(reach, float) else network.parameters.split(reach), self.delta
+        )
+
+    @cached_property
     def network(self) -> FeedForward | None:
         """The model as a dense network, if it is one with the same parameters in the same order."""
         if not offers(self.model, models.Dense):
@@ -401,7 +412,7 @@ class Question:
         """Rows that the model itself puts into their target class."""
         network = None if self.single else self.network
         # what rounding can do to the model itself is found at once; most rows are beyond it
-        known = self.band if network is None else margin_error(network, self.X, 0.0, self.delta)
+        known = self.band if network is None or not network.activations else self.rounding
         if (self.base_margins > known).all():
             return np.ones(len(self.X), dtype=bool)
         # within rounding of 0 it is computed again for its row alone: other rows of a call must not change an answer

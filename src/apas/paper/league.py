@@ -173,7 +173,7 @@ def accepted_by(models: Sequence[Any], points: Floats) -> Integers:
 #: Refits to search with, and to certify on: with 93 of them one may refuse a row.
 SEARCH, CERTIFY = 40, 93
 CLAIM: Final = Sampling(coverage=0.95, confidence=0.95, n_samples=CERTIFY)
-SECONDS = 300.0  # per row and method at most, by the clock, beyond which a row counts as not found: far more than any took
+SECONDS = 300.0  # per row and method at most, by the clock: far more than any took; beyond it a row is not found
 WHOLE: Final[Mapping[str, Any]] = {"inputs": 25, "seeds": 3, "judges": 100, "knobs": True}
 QUICK: Final[Mapping[str, Any]] = {"inputs": 4, "seeds": 1, "judges": 30, "tables": ("diabetes",), "knobs": False}
 
