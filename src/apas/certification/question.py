@@ -42,11 +42,8 @@ if TYPE_CHECKING:
 #: What a claim about a model that is computed in float32 says of it.
 IN_FLOAT32 = "computed in float32, within its rounding"
 #: The shift sets that have a short name.
-SHIFTS: dict[str, Any] = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2)}
-SHIFTS["gaussian"] = GaussianShifts
-_ALL = slice(None)
+SHIFTS = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2), "gaussian": GaussianShifts}
 _Value = TypeVar("_Value")
-
 
 #: A strategy with its default settings, one for all calls: strategies are frozen, and what they know is kept.
 _default = cache(lambda kind: kind())
@@ -61,8 +58,8 @@ def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -
         raise InputError(f"`{argument}` must be one of {known}, or an instance, got {value!r}.")
     if known:
         what = f"the class {value.__name__} itself; call it" if isinstance(value, type) else repr(value)
-        example = next(iter(table.values())).__name__
-        raise InputError(f"`{argument}` must be one of {known}, or an instance such as {example}(), got {what}.")
+        known += f", or an instance such as {next(iter(table.values())).__name__}()"
+        raise InputError(f"`{argument}` must be one of {known}, got {what}.")
     return value
 
 
@@ -226,8 +223,7 @@ class Question:
 
     def for_claim(self, claim: Claim) -> Question:
         """The same question, to be answered at the risk of a claim that was made."""
-        tries, bits = getattr(claim, "tries", 1), getattr(claim, "bits", None)
-        return replace(self, claim_rows=claim.rows, tries=tries, bits=bits)
+        return replace(self, claim_rows=claim.rows, tries=getattr(claim, "tries", 1), bits=getattr(claim, "bits", None))
 
     def at(self, delta: float | Floats) -> Question:
         """The same question at another delta, one for all rows or one per row."""
@@ -286,14 +282,10 @@ class Question:
             return self._with_arithmetic(self.shifts.measure_at(self.coordinates, deltas))
         return self._with_arithmetic(self.shifts.measure(self.coordinates))
 
-    @property
+    @_Planned
     def region(self) -> str:
         """The set of the shifts itself, as printed in a claim about every one of them."""
-        return self._with_arithmetic(self._box)
-
-    @_Planned
-    def _box(self) -> str:
-        return self.shifts.region(self.coordinates)
+        return self._with_arithmetic(self.shifts.region(self.coordinates))
 
     @cached_property
     def single(self) -> bool:
@@ -312,7 +304,7 @@ class Question:
         """Draws number `start` to `stop`."""
         return self.shifts.directions(self.coordinates, stream, start, stop)
 
-    def margins(self, directions: Floats, rows: Indices | slice = _ALL) -> Floats:
+    def margins(self, directions: Floats, rows: Indices | slice = slice(None)) -> Floats:
         """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
         if self.regions is not None:
             from apas.certification.region_claims import region_margins  # which makes certificates
@@ -360,12 +352,9 @@ class Question:
     @cached_property
     def rounding(self) -> Floats:
         """For a dense network, what rounding can change in margins, shifted within a box or not: coarse and cheap."""
-        network, moves = self.network, isinstance(self.geometry, sets.Box)
-        assert network is not None
-        reach: Any = self.reach if moves else 0.0
-        return margin_error(
-            network, self.X, reach if isinstance(reach, float) else network.parameters.split(reach), self.delta
-        )
+        reach: Any = self.reach if isinstance(self.geometry, sets.Box) else 0.0
+        moves = reach if isinstance(reach, float) else self.model.parameters.split(reach)
+        return margin_error(self.network, self.X, moves, self.delta)  # type: ignore[arg-type]
 
     @cached_property
     def network(self) -> FeedForward | None:
@@ -375,8 +364,10 @@ class Question:
         network, parameters = self.model.as_feedforward(), self.model.parameters
         if parameters is network.parameters:
             return network
-        same = network.parameters.shapes == parameters.shapes
-        return network if same and np.array_equal(network.parameters.values, parameters.values) else None
+        known = network.parameters
+        return (
+            network if known.shapes == parameters.shapes and np.array_equal(known.values, parameters.values) else None
+        )
 
     @cached_property
     def embedded(self) -> Question:
@@ -412,8 +403,7 @@ class Question:
         """Rows that the model itself puts into their target class."""
         network = None if self.single else self.network
         # what rounding can do to the model itself is found at once; most rows are beyond it
-        known = self.band if network is None or not network.activations else self.rounding
-        if (self.base_margins > known).all():
+        if (self.base_margins > (self.rounding if network is not None and network.activations else self.band)).all():
             return np.ones(len(self.X), dtype=bool)
         # within rounding of 0 it is computed again for its row alone: other rows of a call must not change an answer
         margins = np.array(self.base_margins)
@@ -597,8 +587,7 @@ def check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0,
         if None not in (ours, theirs) and ours != theirs and not warned:
             warned = True
             told = f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on"
-            about = f"{told}; the claim is about models with thresholds of their own."
-            warnings.warn(about, GuaranteeWarning, stacklevel=4)
+            warnings.warn(f"{told}; the claim is about models with thresholds of their own.", GuaranteeWarning, 4)
         try:
             rows, said = encoded_and_classified(other, points if beside is None else beside)
             read += [] if beside is None else [rows]
