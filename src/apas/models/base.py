@@ -111,15 +111,19 @@ _Capability = TypeVar("_Capability")
 
 def offers(model: object, capability: type[_Capability]) -> TypeIs[_Capability]:
     """Whether `model` has the members of a protocol: what ``isinstance`` says, a hundred times faster."""
-    if _class_offers(type(model), capability):  # type: ignore[arg-type]
-        return True
-    # what a class does not have, an instance may have been given
-    return all(hasattr(model, name) for name in members(capability))  # type: ignore[arg-type]
+    names = _unsettled(type(model), capability)  # type: ignore[arg-type]
+    # what a class does not have, an instance may have been given; one name that is missing says no
+    for name in names:  # noqa: SIM110 - a generator takes twice as long
+        if not hasattr(model, name):
+            return False
+    return True
 
 
 @cache
-def _class_offers(kind: Any, capability: Any) -> bool:
-    return all(hasattr(kind, name) for name in members(capability))
+def _unsettled(kind: Any, capability: Any) -> tuple[str, ...]:
+    """Members to look for in an instance, those first that its class has not; none if the class has them all."""
+    names = sorted(members(capability), key=lambda name: hasattr(kind, name))
+    return () if all(hasattr(kind, name) for name in names) else tuple(names)
 
 
 @cache
