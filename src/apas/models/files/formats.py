@@ -27,8 +27,7 @@ from apas._sanitise import for_error
 from apas._typing import Bools, Integers
 from apas._validation import is_path
 from apas.errors import ApasError, InputError, MissingExtra, UnsafeFile, Unsupported
-from apas.models.as_model import as_model
-from apas.models.base import Dense, Described, FromEstimator, Model, Named, offers
+from apas.models.base import Dense, Described, FromEstimator, Model, Named, as_model, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
 from apas.models.forward import ACTIVATIONS
