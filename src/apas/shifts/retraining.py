@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from apas._atomic import write_text
-from apas._fields import Fields
+from apas._fields import Fields, parse_json
 from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
 from apas._typing import Integers
@@ -27,7 +27,6 @@ from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import FromEstimator, Model, Predicts, as_model, offers
 from apas.models.digest import canonical, model_digest
 from apas.models.files.formats import load_model, save_model
-from apas.models.files.json import parse_json
 from apas.shifts import distance
 
 _Caught = list[tuple[type[Warning], str]]
