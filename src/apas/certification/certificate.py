@@ -16,8 +16,7 @@ from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.certification.region import RowRegion
 from apas.display.numbers import exactly, plain
 from apas.errors import InputError
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import Dense, offers
+from apas.models.base import Dense, as_model, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
 from apas.shifts.base import MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.box_rounding import inside_box

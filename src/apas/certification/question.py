@@ -23,8 +23,7 @@ from apas.certification.claims import Claim, Most, Verdict
 from apas.certification.results import AnswerColumn
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
-from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
-from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
+from apas.models.base import ROUNDING, Model, Parameters, as_model, class_indices, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
@@ -76,7 +75,7 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
     labels = np.empty(len(X), dtype=object)
     if isinstance(target, str) and target == "predicted" and target not in model.classes:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or fails later
-            labels[:] = predicted_classes(model, X)[0] if len(X) else []
+            labels[:] = models.predicted_classes(model, X)[0] if len(X) else []
     else:
         labels[:] = [model.classes[i] for i in class_indices(model.classes, target, len(X))]
     return labels
@@ -562,7 +561,7 @@ def check_agreement(
     """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
     if not offers(model, models.LibraryBacked) or not len(X):
         return
-    ours, distance = predicted_classes(model, X, margins)
+    ours, distance = models.predicted_classes(model, X, margins)
     theirs = model.library_classes(points) if theirs is None else theirs
     allowed: Any = AGREEMENT
     # about what is within its rounding it has no opinion
@@ -589,7 +588,7 @@ def check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0,
             told = f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on"
             warnings.warn(f"{told}; the claim is about models with thresholds of their own.", GuaranteeWarning, 4)
         try:
-            rows, said = encoded_and_classified(other, points if beside is None else beside)
+            rows, said = models.encoded_and_classified(other, points if beside is None else beside)
             read += [] if beside is None else [rows]
         except InputError as error:
             if beside is not None:  # the rows themselves may be fine

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from apas._atomic import write_parts
-from apas._fields import Fields
+from apas._fields import Fields, parse_json
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
@@ -43,7 +43,6 @@ from apas.contracts.tables import CellBlocks, described_table, table_cells
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError, UnsafeFile
-from apas.models.files.json import parse_json
 from apas.shifts.base import KINDS as SETS
 
 FORMAT, VERSION = "apas-certificates", 2

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apas._fields import Fields
+from apas._fields import Fields, parse_json
 from apas._optional import require
 from apas._typing import Floats
 from apas._validation import is_frame
@@ -27,7 +27,6 @@ from apas.contracts.certified_model import Readings
 from apas.contracts.tables import finite_numbers, table_cells
 from apas.display.numbers import plain
 from apas.errors import InputError
-from apas.models.files.json import parse_json
 
 #: How many rows are written or read together.
 BLOCK = 4096

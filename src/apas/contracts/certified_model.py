@@ -29,8 +29,7 @@ from apas.certification.results import Certificates, UnderShifts
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import ApasError, GuaranteeWarning, InputError
-from apas.models.as_model import encoded_rows
-from apas.models.base import Dense, Described, Learned, Model, Named, Parameters, Raw, offers
+from apas.models.base import Dense, Described, Learned, Model, Named, Parameters, Raw, encoded_rows, offers
 from apas.models.digest import model_digest, unidentified
 from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, Refitted
 from apas.shifts.distance import ShiftReport, compare_models, read_model

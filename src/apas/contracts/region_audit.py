@@ -15,8 +15,7 @@ from apas.certification.region import ONE_OF, ReadRegion, cells_of
 from apas.certification.region_claims import AskedRegion
 from apas.display.numbers import plain
 from apas.errors import Unsupported
-from apas.models.as_model import encoded_rows
-from apas.models.base import needs_strict, valid
+from apas.models.base import encoded_rows, needs_strict, valid
 
 #: How many rows of a region are asked one by one, and how often the way to a failing one is cut.
 ROWS, SECTIONS = 256, 10

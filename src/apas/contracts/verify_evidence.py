@@ -31,8 +31,7 @@ from apas.certification.region import names_of
 from apas.certification.region_claims import OPEN_TODAY
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
-from apas.models.as_model import encoded_rows
-from apas.models.base import offers
+from apas.models.base import encoded_rows, offers
 from apas.shifts.base import Ball, Ellipsoid, Embedded, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.stats.sequential import ANYTIME

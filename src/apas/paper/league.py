@@ -37,7 +37,7 @@ from apas.counterfactuals.sources.trex import TRex
 from apas.counterfactuals.sources.wachter import Wachter
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.metrics.distance import l1, lof, share_changed
-from apas.models.as_model import as_model
+from apas.models.base import as_model
 from apas.models.feedforward import FeedForward
 from apas.paper.data_folder import dataset_path, reading
 from apas.paper.datasets import Part, Tables, files_of, make_part, read_tables

@@ -21,8 +21,7 @@ from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.question import SHIFTS, Method, pick
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import ROUNDING, Dense, class_indices, offers
+from apas.models.base import ROUNDING, Dense, as_model, class_indices, encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Bounded, Box, Region, ShiftSet
 from apas.shifts.box_rounding import inside_box, within_box

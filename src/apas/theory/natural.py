@@ -19,8 +19,7 @@ from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
 from apas.models import forward
-from apas.models.as_model import as_model
-from apas.models.base import Dense, Described, Model, offers
+from apas.models.base import Dense, Described, Model, as_model, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, DefaultDelta, Listed, Region, ShiftSet
 

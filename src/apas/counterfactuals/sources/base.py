@@ -13,8 +13,7 @@ from apas._typing import Array, Bools, Floats
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import FeatureSpace
-from apas.models.as_model import encoded_rows, predicted_classes
-from apas.models.base import Model, Raw, needs_strict, offers, valid
+from apas.models.base import Model, Raw, encoded_rows, needs_strict, offers, predicted_classes, valid
 
 _Kept = TypeVar("_Kept")
 
