@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
+from apas._atomic import refusing, write_text
 from apas.cli import options
 from apas.cli.options import OfferOptions, group_options, optional, parse_pairs, pick_method, split_words
-from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_json, print_line, print_table, write_out
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_json, print_line, print_table
 from apas.cli.promises import ReferenceColumn, References, read_references
 from apas.errors import InputError
 
@@ -99,7 +100,8 @@ def _write_table(found: Counterfactuals, path: Path) -> None:
     frame = found.points.copy()
     name = "status" if "status" not in frame else "search_status"  # a feature may be called so
     frame.insert(0, name, [status.name for status in found.status], allow_duplicates=True)
-    write_out(path, csv_text(frame))
+    with refusing("`--out` cannot be written"):
+        write_text(path, csv_text(frame))
 
 
 def print_counterfactuals(found: Counterfactuals) -> None:
@@ -157,7 +159,8 @@ def menu_command(
         claimed: dict[str, Any] = {"shifts": movement.pick(), "method": how, "n_jobs": n_jobs, "rng": seed}
         found = menu(net, table.read(), delta, **about, **chosen, **claimed, time_limit=time_limit)
     if out is not None:
-        write_out(out, found.to_html())
+        with refusing("`--out` cannot be written"):
+            write_text(out, found.to_html())
     if save is not None:
         save_certificates(found.offers, save)
     give(found, print_menu, as_json=as_json)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import partial
@@ -289,24 +288,11 @@ class BlockOptions:
                 raise InputError(f"{flag} goes without `--out {self.out}`, whose rows are asked about in blocks.")
         return block_by_block
 
-    def stream(self, ask: Any, source: Any, files: Mapping[str, Path | None], asked: dict[str, Any], **how: Any) -> Any:
-        """Ask about the rows of a source block by block; `files` and what is `asked` must be the same on `--resume`."""
-        from apas import __version__
-        from apas._random import entropy_of
-        from apas.cli.stream import BlockJob, digest_of, stream, write_certificates
+    def stream(self, *asked: Any, **how: Any) -> Any:
+        """Ask block by block, as `apas.cli.stream.stream` has it."""
+        from apas.cli.stream import stream
 
-        told = {key: value.to_dict() if hasattr(value, "to_dict") else repr(value) for key, value in asked.items()}
-        question = {"counts": how.pop("counts"), "lines": how.pop("lines", 1), "seed": entropy_of(asked.get("rng"))}
-        question |= {"version of apas": __version__, **{name: digest_of(path) for name, path in files.items()}}
-        question |= {f"`{key}`": json.dumps(value, default=repr) for key, value in told.items() if key != "rng"}
-        question |= {"`rng`": repr(asked.get("rng"))}
-        write, size = how.pop("write", write_certificates), how.pop("size")
-
-        def job(seed: int) -> BlockJob:
-            return BlockJob(ask, write, {**asked, "rng": seed} if "rng" in asked else asked)
-
-        where: dict[str, Any] = {"resume": self.resume, "jobs": self.jobs, "dask": self.dask}
-        return stream(job, source, size, self.out, question, **where)  # type: ignore[arg-type]
+        return stream(self, *asked, **how)
 
 
 @dataclass(eq=False, repr=False)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer import Argument, Option
 
+from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.options import group_options, optional
@@ -136,15 +137,11 @@ class AuditOptions(options.LayerOptions):
 
     def finish(self, report: AuditReport) -> NoReturn:
         """Write the files that were asked for, print the report, and end with its exit code."""
-        from apas._atomic import write_text
-
         for path, text in ((self.markdown, report.to_markdown), (self.junit, report.to_junit)):
             if path is None:
                 continue
-            try:
+            with refusing(f"{path} cannot be written"):
                 write_text(path, text())
-            except OSError as error:
-                raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
         give(report, print_audit, as_json=self.as_json)
         raise typer.Exit(report.exit_code)
 

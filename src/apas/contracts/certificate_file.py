@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from apas._atomic import write_parts
+from apas._atomic import refusing, write_parts
 from apas._fields import Fields, parse_json
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
@@ -493,11 +493,9 @@ def save_certificates(
             f"`certificates` must be what certify, generate or max_shift returns, got {type(certificates).__name__}."
         )
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
-    try:
+    with refusing(f"`path` must be a file that can be written, but {target} cannot"):
         lines = target.suffix.lower() == LINES
         write_parts(target, sealed(line_parts(found, kept)) if lines else _written(found, kept))
-    except OSError as error:
-        raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
 
 
 def load_certificates(path: str | os.PathLike[str]) -> Certificates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
@@ -253,25 +253,22 @@ def too_many_rows(claim: Claim, together: int) -> str | None:
     return None
 
 
+def _differing(done: str, told: Mapping[str, Any], found: Mapping[str, Any]) -> _Answer | None:
+    """What of a certificate another run of what made it finds otherwise; None if nothing."""
+    for key, value in found.items():
+        if told.get(key) != value:
+            return Checked.FAILS, f"{done} again, {key} is {value!r}, the file says {told.get(key)!r}"
+    return None
+
+
 def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
     if isinstance(now, str):
         return Checked.FAILS, now
-    told, found = (
-        {
-            **c.to_dict()["evidence"],
-            "verdict": c.verdict.name,
-            "claim": c.claim.to_dict(),
-            "reason": c.reason,
-            "witness": None if c.witness is None else c.witness.to_dict(),
-        }
-        for c in (item, now)
-    )
+    whole, keys = (item.to_dict(), now.to_dict()), ("verdict", "claim", "reason", "witness")
+    told, found = ({**c["evidence"], **{key: c[key] for key in keys}} for c in whole)
     if _sampling_evidence(item).anytime and now.verdict is not Verdict.UNKNOWN:
         found["samples"] = max(told["samples"], told["draws"])
-    for key, value in found.items():
-        if told.get(key) != value:
-            return Checked.FAILS, f"drawn again, {key} is {value!r}, the file says {told.get(key)!r}"
-    return Checked.HOLDS, f"drawn again: {now.reason}"
+    return _differing("drawn", told, found) or (Checked.HOLDS, f"drawn again: {now.reason}")
 
 
 #: Methods whose answer depends on nothing but the question, so that all of it can be computed again.
@@ -437,12 +434,10 @@ def _compared_proof(question: Question, row: int, item: Certificate, now: Certif
         return Checked.FAILS, f"computed again, the verdict is {now.verdict}: {now.reason}"
     if not isinstance(now.evidence, BoundEvidence) or not isinstance(item.evidence, BoundEvidence):
         return Checked.FAILS, f"computed again, {now.reason}"
-    for key in ("step", "bound", "nodes", "exact"):
-        told, found = getattr(item.evidence, key), getattr(now.evidence, key)
-        if told != found:
-            return Checked.FAILS, f"computed again, {key} is {found!r}, the file says {told!r}"
-    if now.reason != item.reason:
-        return Checked.FAILS, f"computed again, the reason is {now.reason!r}, the file says {item.reason!r}"
+    keys = ("step", "bound", "nodes", "exact")
+    told, found = ({key: getattr(c.evidence, key) for key in keys} | {"the reason": c.reason} for c in (item, now))
+    if differing := _differing("computed", told, found):
+        return differing
     if item.verdict is Verdict.REFUTED:
         return replay_witness(question, row, item)
     return Checked.HOLDS, f"computed again: {now.reason}"
