@@ -23,10 +23,9 @@ from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
 from apas.contracts.certificate_file import load_certificates
+from apas.contracts.certificate_lines import table_digest
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, completed, own_columns
-from apas.contracts.region_audit import RegionOutcome, region_outcomes
-from apas.contracts.repairs import Repair, assumed_space, repair_rows
-from apas.contracts.tables import table_digest
+from apas.contracts.repairs import RegionOutcome, Repair, assumed_space, region_outcomes, repair_rows
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace, check_space

@@ -30,16 +30,18 @@ from apas.certification.results import AnswerColumn, Certificates
 from apas.contracts.certificate_lines import (
     BLOCK,
     Block,
+    CellBlocks,
     Distinct,
+    described_table,
     entry_lines,
     parquet_lines,
     read_entries,
     read_lines,
+    table_cells,
     write_line,
     write_sorted,
 )
 from apas.contracts.certified_model import Origin, Readings, known_readings
-from apas.contracts.tables import CellBlocks, described_table, table_cells
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError, UnsafeFile

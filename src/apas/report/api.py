@@ -24,7 +24,7 @@ from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts import certified_model
 from apas.contracts.audit import AuditReport, Outcome
-from apas.contracts.tables import table_cells
+from apas.contracts.certificate_lines import table_cells
 from apas.counterfactuals.result import Counterfactuals, differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
