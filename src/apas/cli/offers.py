@@ -42,13 +42,8 @@ def generate_command(
     k: int = Option(1, "--k", help="Counterfactuals per row."),
     max_candidates: int = Option(200, help="Candidates to look at for each of them."),
     time_limit: float | None = Option(None, help="Seconds for the searches of all rows."),
-    simultaneous: options.Simultaneous = False,
     seeds: options.SeedOptions,
-    movement: options.ShiftOptions,
-    layers: options.LayerOptions,
-    where: options.BlockOptions,
-    save: options.Save = None,
-    as_json: options.Json = False,
+    common: options.QuestionOptions,
 ) -> None:
     """Find counterfactuals that are certified to keep their class while the model shifts.
 
@@ -65,17 +60,15 @@ def generate_command(
     from apas import generate
     from apas.cli.workers import workers
 
-    out = where.out
-    check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
-    movement.check_delta(delta)
+    check_outputs({"--out": common.out, "--save": common.save}, model, rows, *offers.files)
+    common.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
-    if delta == 0 and save is not None:
+    if delta == 0 and common.save is not None:
         raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
-    without = {"simultaneous": simultaneous, "derived": seeds.derived, "save": save, "json": as_json}
-    in_blocks = where.streams(**without, time_limit=time_limit)
+    in_blocks = common.streams(**common.whole(), derived=seeds.derived, time_limit=time_limit)
     if in_blocks and offers.target is None:
         raise InputError("Missing option '--target': in blocks nobody sees which class all rows have.")
-    shifts, net = movement.pick(), layers.read(model)
+    shifts, net = common.pick(), common.read(model)
     table, about = offers.open(net, rows)
     asked: dict[str, Any] = {**about, "delta": delta, "source": source.value, "shifts": shifts, "method": how, "k": k}
     asked |= {"max_candidates": max_candidates, "rng": seeds.pick(confidence)}
@@ -84,13 +77,14 @@ def generate_command(
 
         files = {"MODEL": model, "ROWS": rows, "--background": offers.background}
         ask = partial(generate, net, background=asked.pop("background"))
-        where.stream(ask, table, files, asked, counts="status", lines=k, size=8, write=write_rows)
+        common.stream(ask, table, files, asked, counts="status", lines=k, size=8, write=write_rows)
         return
-    with workers(where.jobs, where.dask) as n_jobs:
-        found = generate(net, table.read(), time_limit=time_limit, simultaneous=simultaneous, n_jobs=n_jobs, **asked)
-    if out is not None:
-        _write_table(found, out)
-    give(found, print_counterfactuals, as_json=as_json, save=save)
+    asked |= {"time_limit": time_limit, "simultaneous": common.simultaneous}
+    with workers(common.jobs, common.dask) as n_jobs:
+        found = generate(net, table.read(), n_jobs=n_jobs, **asked)
+    if common.out is not None:
+        _write_table(found, common.out)
+    give(found, print_counterfactuals, as_json=common.as_json, save=common.save)
 
 
 def _write_table(found: Counterfactuals, path: Path) -> None:

@@ -303,6 +303,10 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
     save: Save = None
     as_json: Json = False
 
+    def whole(self) -> dict[str, Any]:
+        """What is about all rows together, and so does not go with blocks."""
+        return {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
+
     def changed(self) -> dict[str, bool]:
         """Which of the options that say what is asked were given."""
         told = {"--shifts": self.shifts != "linf", "--relative": self.relative, "--only": self.only is not None}
@@ -328,8 +332,7 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
         """Ask about the rows of a file, save what was found, and print it; `without` does not go with blocks."""
         from apas.cli.workers import workers
 
-        without |= {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
-        in_blocks, shifts, net = self.streams(**without), self.pick(), self.read(model)
+        in_blocks, shifts, net = self.streams(**without, **self.whole()), self.pick(), self.read(model)
         asked = {"target": parse_target(target, net), "shifts": shifts, **more}
         if in_blocks:
             # of proofs, which may take a minute per row, few at a time: what is not in the file yet can be lost
