@@ -116,41 +116,31 @@ def confirmed_anew(
         said = "there are no other models of these to draw"
         return {i: (answers[i][0], f"{answers[i][1]}; {said}") for i in rows}
     found: dict[int, _Answer] = {}
-    groups: dict[Most, list[int]] = {}
+    groups: dict[Any, list[int]] = {}  # of rows that share a claim
     for i in rows:
-        claim = items[i].claim
-        assert isinstance(claim, Most)
-        groups.setdefault(claim, []).append(i)
+        groups.setdefault(items[i].claim, []).append(i)
     level = simultaneous(1 - MISTAKEN, len(rows))
     for claim, part in groups.items():
-        found |= _confirmed_anew(question.take(np.array(part, dtype=np.intp)), claim, part, answers, fresh, level)
-    return found
-
-
-def _confirmed_anew(
-    some: Question, claim: Most, part: list[int], answers: dict[int, _Answer], fresh: Fresh, level: Fraction
-) -> dict[int, _Answer]:
-    """The answers about rows that share a claim."""
-    n = fresh.samples or min(MOST_DRAWS, _detecting_draws(claim.coverage, level))
-    allowed = allowed_failures(n, coverage=claim.coverage, confidence=claim.row_confidence)
-    refuting = refuting_failures(n, coverage=claim.coverage, confidence=level)
-    drawn = first_failures(some, Stream(fresh.entropy, "verify"), n, max(DOUBT * refuting, allowed + 1), refuting)
-    note = _power(claim, n, refuting, fresh.entropy)
-    fresh.notes.extend([] if note in fresh.notes else [note])
-    found: dict[int, _Answer] = {}
-    for row, i in enumerate(part):
-        where, sure = drawn.of(row)
-        if int(np.count_nonzero(sure)) >= refuting:
-            last = int(np.flatnonzero(sure)[refuting - 1])
-            said = f"{last + 1} of {where[last] + 1} failed, {refuting} are too many"
-            found[i] = Checked.FAILS, f"refuted on fresh draws: {said}"
-        elif len(where) <= allowed:
-            said = f"{len(where)} of {n} failed, at most {allowed} may"
-            found[i] = Checked.HOLDS, f"{answers[i][1]}; certified again on fresh draws: {said}"
-        else:
-            needed = f"at most {allowed} certify" if allowed >= 0 else "so few draws certify nothing"
-            said = f"{len(where)} of {n} failed, {needed}, {refuting} would refute"
-            found[i] = Checked.NOT_CHECKED, f"neither certified nor refuted on fresh draws: {said}"
+        n = fresh.samples or min(MOST_DRAWS, _detecting_draws(claim.coverage, level))
+        allowed = allowed_failures(n, coverage=claim.coverage, confidence=claim.row_confidence)
+        refuting = refuting_failures(n, coverage=claim.coverage, confidence=level)
+        some, most = question.take(np.array(part, dtype=np.intp)), max(DOUBT * refuting, allowed + 1)
+        drawn = first_failures(some, Stream(fresh.entropy, "verify"), n, most, refuting)
+        note = _power(claim, n, refuting, fresh.entropy)
+        fresh.notes.extend([] if note in fresh.notes else [note])
+        for row, i in enumerate(part):
+            where, sure = drawn.of(row)
+            if int(np.count_nonzero(sure)) >= refuting:
+                last = int(np.flatnonzero(sure)[refuting - 1])
+                said = f"{last + 1} of {where[last] + 1} failed, {refuting} are too many"
+                found[i] = Checked.FAILS, f"refuted on fresh draws: {said}"
+            elif len(where) <= allowed:
+                said = f"{len(where)} of {n} failed, at most {allowed} may"
+                found[i] = Checked.HOLDS, f"{answers[i][1]}; certified again on fresh draws: {said}"
+            else:
+                needed = f"at most {allowed} certify" if allowed >= 0 else "so few draws certify nothing"
+                said = f"{len(where)} of {n} failed, {needed}, {refuting} would refute"
+                found[i] = Checked.NOT_CHECKED, f"neither certified nor refuted on fresh draws: {said}"
     return found
 
 
