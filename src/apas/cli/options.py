@@ -320,14 +320,7 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
         check_outputs({"--save": self.save, "--out": self.out}, *inputs)
 
     def answer(
-        self,
-        ask: Callable[..., Any],
-        show: Callable[[Any], None],
-        model: Path,
-        rows: Path,
-        target: str,
-        without: dict[str, Any],
-        **more: Any,
+        self, ask: Any, show: Any, model: Path, rows: Path, target: str, without: dict[str, Any], **more: Any
     ) -> None:
         """Ask about the rows of a file, save what was found, and print it; `without` does not go with blocks."""
         from apas.cli.workers import workers

@@ -17,10 +17,10 @@ from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, new_figure
 from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
 from apas.paper.store import Unit
-from apas.theory.formula import Formula
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
 from apas.theory.hardness import (
     Answer,
+    Formula,
     GadgetUnit,
     Reduction,
     clause_unit,
