@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
@@ -27,20 +27,20 @@ SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roa
 @group_options
 def generate_command(
     model: options.ModelFile,
-    rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],
+    rows: Path = Argument(help="CSV file with a header line and a row per input to explain."),
     delta: options.Delta = None,
     *,
     offers: OfferOptions,
-    source: Annotated[SourceName, Option(help="Where candidates come from.")] = SourceName.robust,
-    method: Annotated[
-        options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
-    ] = options.MethodName.sampling,
+    source: SourceName = Option(SourceName.robust, help="Where candidates come from."),
+    method: options.MethodName = Option(
+        options.MethodName.sampling, help="sampling certifies most shifts, the others every shift."
+    ),
     coverage: options.Coverage = None,
     confidence: options.Confidence = None,
     samples: options.Samples = None,
-    k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
-    max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
-    time_limit: Annotated[float | None, Option(help="Seconds for the searches of all rows.")] = None,
+    k: int = Option(1, "--k", help="Counterfactuals per row."),
+    max_candidates: int = Option(200, help="Candidates to look at for each of them."),
+    time_limit: float | None = Option(None, help="Seconds for the searches of all rows."),
     simultaneous: options.Simultaneous = False,
     seeds: options.SeedOptions,
     movement: options.ShiftOptions,
@@ -117,22 +117,22 @@ def print_counterfactuals(found: Counterfactuals) -> None:
 @group_options
 def menu_command(
     model: options.ModelFile,
-    rows: Annotated[Path, Argument(help="CSV file with a header line and a row per applicant.")],
+    rows: Path = Argument(help="CSV file with a header line and a row per applicant."),
     delta: options.Delta = None,
     *,
     offers: OfferOptions,
-    features: Annotated[str | None, optional("Features to choose from, with commas.", "all that may change")] = None,
-    size: Annotated[int, Option(help="How many features a set has at most.")] = 2,
+    features: str | None = optional("Features to choose from, with commas.", "all that may change"),
+    size: int = Option(2, help="How many features a set has at most."),
     coverage: options.Coverage = None,
     confidence: options.Confidence = None,
     samples: options.Samples = None,
-    time_limit: Annotated[float | None, Option(help="Seconds for all searches.")] = None,
+    time_limit: float | None = Option(None, help="Seconds for all searches."),
     seed: options.Seed = None,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
-    out: Annotated[Path | None, Option(help="Write the menu to this page (.html).")] = None,
+    out: Path | None = Option(None, help="Write the menu to this page (.html)."),
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -178,14 +178,14 @@ def print_menu(found: Menu) -> None:
 def letter_command(
     certificates: options.CertificatesFile,
     *,
-    folder: Annotated[Path, Option("--folder", "-o", help="Where to write the pages.")] = Path("letters"),
+    folder: Path = Option(Path("letters"), "--folder", "-o", help="Where to write the pages."),
     references: References = None,
     reference_column: ReferenceColumn = None,
-    expires: Annotated[str | None, optional("Last day of the promises (UTC), such as 2027-06-30.")] = None,
-    answer: Annotated[str | None, optional("What the class means to people.", "its name")] = None,
-    name: Annotated[list[str] | None, optional("What people call a feature: FEATURE=WORDS; several times.")] = None,
-    sender: Annotated[str, optional("Who writes.")] = "",
-    template: Annotated[Path | None, optional("A page of your own (Jinja).", "the one of apas")] = None,
+    expires: str | None = optional("Last day of the promises (UTC), such as 2027-06-30."),
+    answer: str | None = optional("What the class means to people.", "its name"),
+    name: list[str] | None = optional("What people call a feature: FEATURE=WORDS; several times."),
+    sender: str = optional("Who writes.", default=""),
+    template: Path | None = optional("A page of your own (Jinja).", "the one of apas"),
     as_json: options.Json = False,
 ) -> None:
     """Write a page for each applicant: what to change, what is promised, until when, and what is not.
