@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from inspect import get_annotations
@@ -216,6 +216,21 @@ class Differentiable(Protocol):
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
 
 
+class Gradients:
+    """Both members of `Differentiable` from one function of rows, positions of their classes, moves, and by what."""
+
+    classes: tuple[Any, ...]
+    _gradients: Callable[..., tuple[Floats, Floats]]
+
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, class_indices(self.classes, target, len(X)), moves, by_input=True)
+
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, class_indices(self.classes, target, len(X)), moves, by_input=False)
+
+
 class Scaled(Capability, Protocol):
     """A model that knows how large the numbers get inside it."""
 
@@ -291,11 +306,13 @@ def not_fitted(estimator: object) -> InputError:
     return InputError(f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first.")
 
 
-def by_delta(delta: float | Floats, rows: int) -> Iterator[tuple[float, Indices]]:
-    """Sizes of shifts, and the rows that share each: they share the shifted models, too."""
-    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (rows,))
+def by_delta(delta: float | Floats, target: Any, count: int) -> Iterator[tuple[float, Indices, Any]]:
+    """Sizes of shifts, the rows that share each (they share the shifted models, too), and what these rows want."""
+    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (count,))
+    each = isinstance(target, np.ndarray) and target.shape == (count,)
     for size in np.unique(sizes).tolist():
-        yield size, np.flatnonzero(sizes == size)
+        rows = np.flatnonzero(sizes == size)
+        yield size, rows, target[rows] if each else target
 
 
 #: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.
