@@ -103,7 +103,13 @@ class AuditRow:
             about.flag("valid"),
             about.content.get("inside"),
         )
-        said = about.any("verdict"), about.text("claim"), about.any("target"), about.any("delta"), about.text("reason")
+        said: Any = (
+            about.any("verdict"),
+            about.text("claim"),
+            about.any("target"),
+            about.any("delta"),
+            about.text("reason"),
+        )
         repair, was_valid = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
         return cls(*outcome, *said, repair, was_valid)
 

@@ -1,7 +1,5 @@
 """Certificates recomputed: draws made again, bounds proved again, witnesses replayed, largest shifts searched again."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -17,18 +17,9 @@ from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, new_figure
 from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
 from apas.paper.store import Unit
+from apas.theory import Answer, Formula, Reduction, distinct_realizations, reduction
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
-from apas.theory.hardness import (
-    Answer,
-    Formula,
-    GadgetUnit,
-    Reduction,
-    clause_unit,
-    discretizer_units,
-    distinct_realizations,
-    generating_unit,
-    reduction,
-)
+from apas.theory.hardness import GadgetUnit, clause_unit, discretizer_units, generating_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,15 +6,13 @@ of D1 and D2 together (`LATER`), where D2 is the later period if a table has one
 methods offer is judged by 100 refits of each process; what was made for D1 also by those of D1 and D2: a surprise.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pandas as pd
@@ -131,7 +129,7 @@ class Ground:
     inputs: Integers  # rows of D1 that the base model refuses
 
     @classmethod
-    def of(cls, table: str, kind: str, seed: int, count: int) -> Ground:
+    def of(cls, table: str, kind: str, seed: int, count: int) -> Self:
         """Fit the base model to D1, and draw different rows that it refuses."""
         tables = read_league_table(table, seed)
         d1, names = tables.d1, tables.inputs

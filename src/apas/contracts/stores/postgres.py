@@ -1,7 +1,5 @@
 """A ledger in a PostgreSQL database, in a schema of its own that is called apas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """A ledger in one SQLite file."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time
