@@ -98,20 +98,10 @@ class AuditRow:
     @classmethod
     def from_dict(cls, about: Fields) -> AuditRow:
         """What a file says became of a row."""
-        outcome = (
-            Outcome[about.choice("outcome", *Outcome.__members__)],
-            about.flag("valid"),
-            about.content.get("inside"),
-        )
-        said: Any = (
-            about.any("verdict"),
-            about.text("claim"),
-            about.any("target"),
-            about.any("delta"),
-            about.text("reason"),
-        )
-        repair, was_valid = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
-        return cls(*outcome, *said, repair, was_valid)
+        outcome, inside = Outcome[about.choice("outcome", *Outcome.__members__)], about.content.get("inside")
+        what = about.any("target"), about.any("delta"), about.text("reason")
+        more = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
+        return cls(outcome, about.flag("valid"), inside, about.any("verdict"), about.text("claim"), *what, *more)
 
 
 class AuditReport(RowResults[AuditRow]):
@@ -149,13 +139,8 @@ class AuditReport(RowResults[AuditRow]):
         **rows: Any,
     ) -> None:
         super().__init__(items, **rows)
-        self.new_digest, self.shifts, self.notes, self.comparable = (
-            new_digest,
-            dict(shifts or {}),
-            tuple(notes),
-            comparable,
-        )
-        self.expired, self.strict = expired, strict
+        self.new_digest, self.shifts, self.notes = new_digest, dict(shifts or {}), tuple(notes)
+        self.comparable, self.expired, self.strict = comparable, expired, strict
         self._asked = len(items)  # of which a part of the report may have none
 
     @property
