@@ -233,15 +233,13 @@ def explain(table: str, kind: str, seed: int, inputs: int, judges: int, knobs: b
     accepted = {process: np.split(accepted_by(refits[process].judge, together), ends) for process in PROCESSES}
     inliers = np.split(lof(ground.tables.d1.X, together) if len(together) else np.empty(0), ends)
     for i, (line, answer) in enumerate(zip(lines, found, strict=True)):
-        differences = space.differences(answer.numbers, answer.origins)
-        line |= {
-            "rows": np.flatnonzero(answers[i].found).tolist(),
-            "accepted": {process: counts[i].tolist() for process, counts in accepted.items()},
-            "l1": l1(space.coding.encode(answer.origins), points[i]).tolist() if len(answer) else [],
-            "cost": space.costs(answer.numbers, answer.origins, "l1").tolist(),
-            "l0": share_changed(differences).tolist() if len(answer) else [],
-            "lof": inliers[i].tolist(),
-        }
+        numbers, origins = answer.numbers, answer.origins
+        apart = l1(space.coding.encode(origins), points[i]) if len(answer) else np.empty(0)
+        changed = share_changed(space.differences(numbers, origins)) if len(answer) else np.empty(0)
+        costs = {"l1": apart, "cost": space.costs(numbers, origins, "l1"), "l0": changed, "lof": inliers[i]}
+        line |= {"rows": np.flatnonzero(answers[i].found).tolist()}
+        line |= {"accepted": {process: counts[i].tolist() for process, counts in accepted.items()}}
+        line |= {name: values.tolist() for name, values in costs.items()}
     about = {"table": table, "kind": kind, "seed": seed, "judges": judges, "inputs": len(ground.inputs)}
     return {**about, "accuracy": ground.accuracy, "lines": list(lines)}
 
