@@ -220,7 +220,6 @@ TrustClock = Annotated[
 
 
 def _file(ledger: str) -> Path | None:
-    """The file of a ledger, None for a server's."""
     return None if "://" in ledger else Path(ledger)
 
 

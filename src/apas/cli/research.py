@@ -132,7 +132,6 @@ def _place(data: Path | None) -> Path:
 
 
 def _experiment_command(entry: Entry, group: type[RunOptions]) -> Callable[..., None]:
-    """The sub-command of an experiment."""
 
     def command(how: RunOptions) -> None:
         with how.prepare() as n_jobs:
@@ -179,7 +178,6 @@ def all_command(how: RunOptions) -> None:
 
 
 def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page: Path | None) -> dict[str, Any]:
-    """What experiments found, as JSON values."""
     found = [
         {
             "name": entry.name,

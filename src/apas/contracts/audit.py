@@ -468,7 +468,6 @@ class _Beside:
 
 
 def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _Beside, doubt: str) -> AuditRow:
-    """What became of row number `i`."""
     if not item.is_certified:
         was = item.verdict.name if item.valid_today else f"{item.verdict.name}, {_NEVER_VALID}"
         outcome, reason = Outcome.NOT_PROMISED, f"it was {was}, so nothing was promised"
@@ -508,7 +507,6 @@ def _about_region(row: AuditRow, outcome: RegionOutcome) -> AuditRow:
 def _repairs(
     found: Certificates, new: Successor, broken: Bools, space: FeatureSpace | None
 ) -> tuple[list[Repair], list[str]]:
-    """Repairs of the broken rows, and what was assumed for them."""
     notes: list[str] = []
     count = int(broken.sum())
     if new.network_only:

@@ -355,14 +355,12 @@ def checked_seal(path: Path) -> dict[str, Any]:
 
 
 def _answers(about: dict[str, Any], version: int) -> _Known:
-    """What reads certificates and largest shifts of a file."""
     shifts = about["common"]["shifts"]
     certificates = codec.Distinct(lambda told: Certificate.from_dict(_upgraded(told, version), shifts))
     return certificates, codec.Distinct(MaxShift.from_dict)
 
 
 def _stored(about: dict[str, Any], blocks: Iterable[codec.Block], known: _Known, digest: str) -> Stored:
-    """What the blocks of a file hold."""
     points = codec.CellBlocks(about["points"], "certificates[{}].values")
     inputs = codec.CellBlocks(about["inputs"], "certificates[{}].input")
     labels: list[Any] = []
@@ -425,7 +423,6 @@ def _about(top: Fields) -> dict[str, Any]:
 
 
 def _rows(labels: list[Any], points: Any, inputs: Any) -> dict[str, Any]:
-    """The rows, what they were made from, and what they are called."""
     if any(isinstance(label, dict | list) for label in labels):
         raise InputError("certificates[...].row must be a number, a text or null.")
     if not is_frame(points) and labels == list(range(len(labels))):

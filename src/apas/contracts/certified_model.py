@@ -77,7 +77,6 @@ def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[A
 
 
 def _named_table(rows: Any, names: Sequence[str]) -> Any:
-    """Rows of an array as a data frame."""
     import pandas as pd
 
     if np.ndim(rows) != 2 or np.shape(rows)[1] != len(names):

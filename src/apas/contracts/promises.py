@@ -108,7 +108,6 @@ def _checked_part(text: str) -> dict[str, Any]:
 
 
 def _taken_apart(text: str) -> tuple[str, str, str]:
-    """What a promise says of its table, of its row, and its digest, as texts."""
     match = _PART.fullmatch(text)
     if match is None:  # it is written in other words, which need not be wrong
         content = _checked_part(text)

@@ -246,7 +246,6 @@ def _outcome(question: Question, i: int, asked: AskedRegion) -> RegionOutcome:
 
 
 def _accepts(question: Question, i: int, read: ReadRegion, places: list[tuple[int, Any]]) -> list[bool]:
-    """Whether the model gives the class to rows of the region."""
     margins = question.model.margin(encoded_rows(question.model, read.rows(places))[1], question.target[i])
     labels = np.empty(len(margins), dtype=object)
     labels[:] = [question.target[i]] * len(margins)

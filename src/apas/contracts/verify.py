@@ -290,7 +290,6 @@ def verify(
 
 
 def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
-    """What a row claims, in numbers, and what became of it."""
     claim, own = item.claim, item.claim.row_confidence
     is_certificate, alone = isinstance(item, Certificate), isinstance(item, MaxShift) and item.per_test
     down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
@@ -346,7 +345,6 @@ def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
 
 
 def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
-    """One answer per row."""
     if not len(found):
         return []
     matched = certified_model.match_model(found, net)

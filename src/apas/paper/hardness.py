@@ -189,7 +189,6 @@ def draw_gadgets() -> Any:
 def _units(
     inputs: Sequence[str], units: Sequence[GadgetUnit], names: Sequence[str]
 ) -> tuple[list[list[DrawnUnit]], Array]:
-    """Units of one layer and what enters them."""
     kind, weights = "input" if inputs[0] == "x" else "relu", np.full((len(inputs), len(units)), math.nan)
     for j, unit in enumerate(units):
         weights[list(unit.weights), j] = list(unit.weights.values())

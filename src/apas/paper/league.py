@@ -76,7 +76,6 @@ def read_league_table(name: str, seed: int) -> Tables:
 
 
 def _cut(part: Part, seed: int) -> Part:
-    """At most half of `MOST_ROWS` rows."""
     rows = np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2]
     return Part(part.raw.iloc[rows].reset_index(drop=True), part.X[rows].copy(), part.y[rows].copy())
 

@@ -180,7 +180,6 @@ def scores(preparation: Preparation, points: Floats, judges: Sequence[FeedForwar
 
 
 def _accepts(network: FeedForward, points: Floats, among: Bools) -> Bools:
-    """Which of the points are among some, and in the wanted class."""
     accepted = among.copy()
     accepted[among] = network.margin(points[among], WANTED) >= 0
     return accepted
@@ -220,7 +219,6 @@ def _shown(method: str, name: str, value: float | None) -> str:
 
 
 def _beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
-    """The line of a dataset and method, ours beside the printed figures."""
     line = {"dataset": result["dataset"], "method": result["method"]}
     printed = PRINTED.get((result["dataset"], result["method"]), {})
     for title, (name, decimals) in COLUMNS.items():

@@ -125,12 +125,10 @@ class LemmaCheck(NamedTuple):
 
 
 def _inside(*intervals: Interval) -> Callable[[Interval], bool]:
-    """Whether an enclosure lies in one of the intervals."""
     return lambda found: any(low <= found[0] and found[1] <= high for low, high in intervals)
 
 
 def _apart(interval: Interval) -> Callable[[Interval], bool]:
-    """Whether an enclosure and an interval have nothing in common."""
     return lambda found: found[1] < interval[0] or found[0] > interval[1]
 
 

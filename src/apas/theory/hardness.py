@@ -384,7 +384,6 @@ def reduction(formula: Formula) -> Reduction:
 
 
 def _layer(units: Sequence[GadgetUnit], inputs: int) -> tuple[Floats, Floats]:
-    """Weights (inputs, units) and biases of a layer."""
     weights = np.zeros((inputs, len(units)))
     for j, unit in enumerate(units):
         weights[list(unit.weights), j] = list(unit.weights.values())

@@ -114,11 +114,9 @@ class PlausibleExample:
         return mean - own, change
 
     def _sums(self) -> list[Fraction]:
-        """What enters each hidden unit of the model itself."""
         return [_dot(self.point, column) for column in zip(*self.hidden, strict=True)]
 
     def _reaches(self) -> list[Fraction]:
-        """How far each input can move what enters a unit."""
         return [self.delta * abs(x) for x in self.point]
 
 

@@ -51,7 +51,6 @@ class PostgresStore:
             yield
 
     def _prepare(self, create: bool) -> None:
-        """Make or renew the tables."""
         run = self.connection.execute
         run(f"SET lock_timeout = {int(1000 * PATIENCE)}")
         run("SET synchronous_commit = on")

@@ -73,7 +73,6 @@ class SqliteStore:
                 raise
 
     def _prepare(self, create: bool) -> None:
-        """Make or renew the tables."""
         version = self._version()
         if not version and not create:
             raise InputError(f"{self.path} is not a ledger of apas: it is empty; `apas ledger add` makes a ledger.")
@@ -130,7 +129,6 @@ class SqliteStore:
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:
-        """What SQLite says about a file, as a sentence."""
         try:
             yield
         except UnicodeDecodeError:  # SQLite quotes the damaged bytes, and Python cannot read its complaint
