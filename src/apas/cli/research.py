@@ -178,15 +178,11 @@ def all_command(how: RunOptions) -> None:
 
 
 def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page: Path | None) -> dict[str, Any]:
-    found = [
-        {
-            "name": entry.name,
-            "title": entry.title,
-            "tables": {title: json_rows(table) for title, table in outcome.tables.items()},
-            "files": [str(file) for file in outcome.files],
-        }
-        for entry, outcome in outcomes
-    ]
+    found = []
+    for entry, outcome in outcomes:
+        told = {"tables": {title: json_rows(table) for title, table in outcome.tables.items()}}
+        files = [str(file) for file in outcome.files]
+        found.append({"name": entry.name, "title": entry.title, **told, "files": files})
     return {"format": "apas-paper", "quick": quick, "experiments": found, "page": None if page is None else str(page)}
 
 

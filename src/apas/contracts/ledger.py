@@ -73,17 +73,13 @@ def joint_audit(
         notes += [note for note in report.notes if note not in notes]
     if bases and not all(own is not None for own in chosen):
         notes.append(_NOT_MEASURED)
-    return AuditReport(
-        [rows[number] for number in range(len(labels))],
-        points=groups[0][1].points if len(groups) == 1 else None,
-        new_digest=model_digest(new),
-        shifts=shifts,
-        notes=notes,
-        index=np.array(labels, dtype=object),
-        comparable=comparable,
-        expired=expired,
-        strict=strict,
-    )
+    about: dict[str, Any] = {
+        "points": groups[0][1].points if len(groups) == 1 else None,
+        "new_digest": model_digest(new),
+    }
+    about |= {"shifts": shifts, "notes": notes, "comparable": comparable, "expired": expired, "strict": strict}
+    index = np.array(labels, dtype=object)
+    return AuditReport([rows[number] for number in range(len(labels))], index=index, **about)
 
 
 def begins(digest: str, code: str) -> bool:
