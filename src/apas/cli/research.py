@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 paper_app = typer.Typer(
+    name="paper",
     help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",
     no_args_is_help=True,
 )

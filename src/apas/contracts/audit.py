@@ -379,13 +379,11 @@ def calibration_notes(items: Sequence[Any], rows: Sequence[AuditRow]) -> list[st
     for item, row in zip(items, rows, strict=True):
         if isinstance(item.claim, NextUpdate) and item.is_certified:
             together.setdefault(str(item.claim), []).append(row.outcome.is_broken)
-    told = "A claim about rows together ({}): the new model {}."
-    return [
-        told.format(
-            said, f"breaks {sum(hits)} of the {len(hits)} asked" if any(hits) else f"keeps all {len(hits)} asked"
-        )
-        for said, hits in together.items()
-    ]
+    told = []
+    for said, hits in together.items():
+        what = f"breaks {sum(hits)} of the {len(hits)} asked" if any(hits) else f"keeps all {len(hits)} asked"
+        told.append(f"A claim about rows together ({said}): the new model {what}.")
+    return told
 
 
 def _measure_refit(new: Successor, shifts: Any, data: Sequence[Any] | None) -> RefitReport | None:

@@ -360,13 +360,10 @@ class Ledger:
 
         if reference is not None and not isinstance(reference, str):
             raise InputError(f"`reference` must be a text or None, got {reference!r}.")
-        lines = self._rows(
-            "SELECT reference, digest, at, event, history.state, history.model, detail FROM history "
-            "JOIN promises ON promises.id = promise WHERE CAST(? AS TEXT) IS NULL OR reference = ? ORDER BY history.id",
-            reference,
-            reference,
-        )
-        return pd.DataFrame(lines, columns=["reference", "digest", "at", "event", "state", "model", "detail"])
+        query = "SELECT reference, digest, at, event, history.state, history.model, detail FROM history JOIN promises "
+        query += "ON promises.id = promise WHERE CAST(? AS TEXT) IS NULL OR reference = ? ORDER BY history.id"
+        columns = ["reference", "digest", "at", "event", "state", "model", "detail"]
+        return pd.DataFrame(self._rows(query, reference, reference), columns=columns)
 
     @property
     def _now(self) -> datetime:
