@@ -12,7 +12,7 @@ from problems import CASES, network
 from apas import FeedForward, LinfShifts
 from apas.models.base import class_indices
 from apas.models.forward import ACTIVATIONS
-from apas.worst_case.intervals import Boxes, is_exact, least_margins, provable_radius, worst_corners
+from apas.worst_case.intervals import Boxes, is_exact, least_margins, provable_radius
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip
 
@@ -46,7 +46,7 @@ def test_attained_by_a_corner_with_at_most_one_hidden_layer(sizes, output, activ
     wanted = rng.integers(0, len(net.classes), size=8)
     radii = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters))
     bound, _ = least_margins(net, X, wanted, radii, np.full(8, 0.3))
-    corners = worst_corners(Boxes(net, X, wanted, radii), np.full(8, 0.3))
+    corners = Boxes(net, X, wanted, radii).worst(np.full(8, 0.3))
     for i, corner in enumerate(corners):
         assert (np.abs(corner) <= radii).all()
         margin = net.shifted_margins(X[i : i + 1], net.classes[wanted[i]], corner[None, :], 0.3)[0, 0]

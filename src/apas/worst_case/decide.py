@@ -21,7 +21,7 @@ from apas.optimize.highs import FEASIBILITY, INTEGRALITY, advise, verified_bound
 from apas.optimize.program import Program, ProgramBuilder
 from apas.worst_case.attack import RivalPushes, UnitPushes, joint_direction, output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
-from apas.worst_case.intervals import Boxes, is_exact, rivals, worst_corners
+from apas.worst_case.intervals import Boxes, is_exact, rivals
 from apas.worst_case.linear import Objective, Relaxation, Relaxed, Units, ascend, carried_back
 
 
@@ -273,7 +273,7 @@ class _RowVerdicts:
             everyone = self._open_rows()
             for rows in (everyone[start : start + BLOCK] for start in range(0, len(everyone), BLOCK)):
                 # the shifts at which exact bounds are attained
-                corners = worst_corners(boxes.take(rows), deltas[rows])
+                corners = boxes.take(rows).worst(deltas[rows])
                 if corners is not None:
                     # they come scaled by the radii
                     units = np.divide(corners, self.radii, out=np.zeros_like(corners), where=self.radii > 0)

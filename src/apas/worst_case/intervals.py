@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -292,12 +292,14 @@ def output_terms(
 
 def least_margins(net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> tuple[Floats, Floats]:
     """A lower bound on the margin of each row while parameter i moves by at most ``delta * radii[i]``."""
-    boxes = Boxes(net, X, wanted, radii)
-    return boxes.bound(delta), boxes.error(delta)
+    return Boxes(net, X, wanted, radii).least(delta)
 
 
 class Boxes:
     """Rows against growing boxes of parameters; what does not depend on delta is computed once."""
+
+    #: What certificates call the step that such bounds are.
+    step: ClassVar[str] = "interval"
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
@@ -312,8 +314,35 @@ class Boxes:
         return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
 
     def worst(self, delta: Floats) -> Floats | None:
-        """Per row a shift of delta 1 whose margin at `delta` is the bound; None if it is not known."""
-        return worst_corners(self, delta)
+        """Per row a shift of delta 1 whose margin at `delta` is the bound; None beyond one layer of monotone units."""
+        net, X, wanted = self.net, self.X, self.wanted
+        if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
+            return None
+        rival = rivals(net, wanted)[:, 0]
+        if len(self.outputs) > 1:  # the rival whose bound is least is the one to push for
+            least = np.stack([self.against(delta, i) for i in range(len(self.outputs))])
+            rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
+        enters = output_signs(net, wanted, rival)
+        if not net.activations:
+            pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
+        else:
+            name, spread = net.activations[0], delta[:, None] * self.spread
+            ends = [activate(name, self.middle - spread), activate(name, self.middle + spread)]
+            weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ self.reach[2].T)
+            # of each unit the least of the four products of an end of its activation and an end of its weight
+            best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
+            unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
+            first = np.sign(X)[:, :, None] * unit_side[:, None, :]
+            pushes = [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]
+        return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * self.radii)
+
+    def least(self, delta: Floats) -> tuple[Floats, Floats]:
+        """What `bound` says, and how much rounding can have added to it."""
+        return self.bound(delta), self.error(delta)
+
+    def radius(self, limit: float) -> tuple[Floats, Floats]:
+        """Per row the largest delta that is proved, and where what is not begins; see `provable_radius`."""
+        return provable_radius(self, limit)
 
     def bound(self, delta: Floats) -> Floats:
         """Least margins as computed, with one delta per row, less what coarser arithmetic does to them in use."""
@@ -482,27 +511,3 @@ def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[
             if step >= 6 and not (high - low > CLOSED * high).any():
                 break
     return low, high
-
-
-def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
-    """Per row a direction of the unit box with the least margin; None beyond one hidden layer of monotone units."""
-    net, X, wanted = boxes.net, boxes.X, boxes.wanted
-    if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
-        return None
-    rival = rivals(net, wanted)[:, 0]
-    if len(boxes.outputs) > 1:  # the rival whose bound is least is the one to push for
-        least = np.stack([boxes.against(delta, i) for i in range(len(boxes.outputs))])
-        rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
-    enters = output_signs(net, wanted, rival)
-    if not net.activations:
-        pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
-    else:
-        name, spread = net.activations[0], delta[:, None] * boxes.spread
-        ends = [activate(name, boxes.middle - spread), activate(name, boxes.middle + spread)]
-        weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ boxes.reach[2].T)
-        # of each unit the least of the four products of an end of its activation and an end of its weight
-        best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
-        unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
-        first = np.sign(X)[:, :, None] * unit_side[:, None, :]
-        pushes = [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]
-    return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)

@@ -33,9 +33,9 @@ from apas.models.forward import parameter_gradients
 from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball import is_exact_ball
-from apas.worst_case.ellipsoid import margin_error, margin_terms
 from apas.worst_case.enumeration import splitting
 from apas.worst_case.enumeration.splitting import FAILING, Partition, ShiftBox, Split, split
+from apas.worst_case.geometry import Ellipsoids
 
 _NO_BOXES = "this certificate was read from a file, which does not hold boxes; certify the row again."
 
@@ -332,9 +332,8 @@ def known_shares(question: Question, delta: Floats) -> tuple[Floats, Floats]:
     network, shifts = question.network, question.shifts
     assert network is not None
     assert offers(shifts, Elliptical)
-    region = Ellipsoid(shifts.root(question.coordinates))
-    (start,), (slope,), _ = margin_terms(network, question.X, question.wanted, region)
-    error = margin_error(network, question.X, question.wanted, region, delta)
+    bounds = Ellipsoids(network, question.X, question.wanted, Ellipsoid(shifts.root(question.coordinates)))
+    ((start,), (slope,), _), error = bounds.terms, bounds.error(delta)
     ends = []
     for sign in (-1.0, 1.0):  # outward: the margin and how far it falls may both be off
         above = start + sign * error
