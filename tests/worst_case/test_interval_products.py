@@ -59,17 +59,6 @@ def test_both_contains_and_where_it_must_equals_the_ranges_of_l_and_u(seed, posi
             assert found[i] == pytest.approx(truth[i], abs=1e-12)
 
 
-@pytest.mark.parametrize("positive", [False, True])
-def test_one_side_of_each_output(positive):
-    rng = np.random.default_rng(3)
-    moving = weights(rng, 6, 8)
-    low, high = ends(rng, 9, 6, positive=positive)
-    upper = rng.random(8) < 0.5
-    least, most = moving.outer(low, high, positive=positive)
-    found = moving.outer_side(low, high, upper, positive=positive)
-    assert found == pytest.approx(np.where(upper, most, least), abs=1e-12)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_drawn_products_lie_inside(seed):
     rng = np.random.default_rng(seed)

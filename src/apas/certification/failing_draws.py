@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,8 +31,8 @@ DRAWS, ROWS = 2048, 4096
 FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
 #: Blocks start at multiples of this, where whole groups of directions are drawn at once.
 ALIGN = 128
-#: How many draws the anytime test looks at first.
-FIRST = 256
+#: How many draws the anytime test looks at first, and a number that no draw has.
+FIRST, NEVER = 256, 1 << 62
 # glibc gives the memory of a block back to the system as soon as it is freed, and taking it again costs more than the
 # arithmetic. It stops doing so for sizes that it has seen freed before: let it see one, of which no page is touched.
 np.empty(1 << 20)
@@ -58,41 +58,35 @@ class Failures:
 
 def first_failures(question: Question, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
     """The first failing draws of each row, up to `limit` of them or `sure_limit` beyond rounding of 0."""
-    block, rows = _block(question), len(question.X)
-    with Progress(samples, "drawing shifted models") as progress:
-        if question.n_jobs == 1 or samples <= block:
-            parts = [_scan(question, stream, (0, samples), _AtCounts(rows, limit, sure_limit), block, progress)]
-        else:
-            parts, cuts = [], ranges(samples, block, question.n_jobs)
-            jobs = ((question, stream, cut, _AtCounts(rows, limit, sure_limit), block, None) for cut in cuts)
-            for (a, b), part in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
-                parts.append(part)
-                progress.advance(b - a)
-    return _sorted_failures(parts, len(question), limit)
+    stop = _AtCounts(len(question), limit, sure_limit)
+    return _sorted_failures(_failing_parts(question, stream, stop, 0, samples), len(question), limit)
 
 
 def failures_until_decided(
     question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
 ) -> Failures:
     """Failing draws of each row from number `begin` up to the draw that decides; `before` are earlier counts."""
-    block, stop = _block(question), _WhenDecided(test, cap, before)
-    with Progress(cap - begin, "drawing shifted models") as progress:
-        if question.n_jobs == 1 or cap - begin <= block:
-            return _sorted_failures([_scan(question, stream, (begin, cap), stop, block, progress)], len(question))
-        parts, rows, never = [_NOTHING], np.arange(len(question)), 1 << 62
-        while len(rows) and begin < cap:
+    stop = _WhenDecided(test, cap, before)
+    return _sorted_failures(_failing_parts(question, stream, stop, begin, cap), len(question))
+
+
+def _failing_parts(question: Question, stream: Stream, stop: _Stop, begin: int, end: int) -> list[_Part]:
+    """Failing draws of all rows from number `begin` to `end`, of each at least until it needs no more."""
+    block, parts, rows = _block(question), [_NOTHING], np.arange(len(question))
+    with Progress(end - begin, "drawing shifted models") as progress:
+        if question.n_jobs == 1 or end - begin <= block:
+            return [_scan(question, stream, (begin, end), stop, block, progress)]
+        while len(rows) and begin < end:
             # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
-            end = min(cap, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
-            some, cuts = question.take(rows), ranges(end - begin, block, question.n_jobs)
-            jobs = (
-                (some, stream, (begin + a, begin + b), _AtCounts(len(rows), never, never), block, None) for a, b in cuts
-            )
-            column, draws, sure = join([_NOTHING, *in_parallel(_scan, jobs, question.n_jobs)])
-            parts.append((rows[column], draws, sure))
-            rows = stop.open(rows, parts[-1], end)
-            progress.advance(end - begin)
-            begin = end
-    return _sorted_failures(parts, len(question))
+            until = min(end, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
+            some, first = question.take(rows), len(parts)
+            cuts = [(begin + a, begin + b) for a, b in ranges(until - begin, block, question.n_jobs)]
+            jobs = ((some, stream, cut, stop.alone(len(rows)), block, None) for cut in cuts)
+            for (a, b), (column, draws, sure) in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
+                parts.append((rows[column], draws, sure))
+                progress.advance(b - a)
+            rows, begin = stop.open(rows, join(parts[first:]), until), until
+    return parts
 
 
 def failures_of_refits(
@@ -152,30 +146,27 @@ def _block(question: Question) -> int:
     return 2 * block if len(question.X) == 1 and block % ALIGN == 0 else block
 
 
+#: Row and number of failing draws, and whether they are sure.
 _Part = tuple[Indices, Integers, Bools]
 _Pair = tuple[int, int]
 
 
-class _Stop(Protocol):
-    """When rows need no more draws."""
-
-    def until(self, rows: Indices, begin: int) -> int:
-        """No draw from this number on can be needed by rows, unless one from `begin` on fails."""
-
-    def open(self, rows: Indices, found: _Part, end: int) -> Indices:
-        """Those of the rows that are still drawn for, after what was found among the last draws up to `end`."""
-
-
 class _AtCounts:
-    """At a number of failures, or of such beyond rounding."""
+    """Rows need no more draws after a number of failures, or of such beyond rounding."""
 
     def __init__(self, rows: int, limit: int, sure_limit: int) -> None:
         self.most, self.failed = (limit, sure_limit), np.zeros((2, rows), dtype=np.int64)
 
+    def alone(self, rows: int) -> _AtCounts:
+        """When a worker stops, who sees a part of the draws."""
+        return _AtCounts(rows, *self.most)
+
     def until(self, rows: Indices, begin: int) -> int:
-        return 1 << 62
+        """No draw from this number on can be needed by rows, unless one from `begin` on fails."""
+        return NEVER
 
     def open(self, rows: Indices, found: _Part, end: int) -> Indices:
+        """Those of the rows that are still drawn for, after what was found among the last draws up to `end`."""
         if not len(found[0]):
             return rows
         for failed, part in zip(self.failed, (found[0], found[0][found[2]]), strict=True):
@@ -185,11 +176,14 @@ class _AtCounts:
 
 
 class _WhenDecided:
-    """As soon as the anytime test has decided; it needs no more of the past than two counts."""
+    """Rows need no more draws once the anytime test has decided; it needs no more of the past than two counts."""
 
     def __init__(self, test: Boundary, cap: int, before: Sequence[_Pair]) -> None:
         self.test, self.cap, self.counts = test, cap, list(before)
         self.needed = np.array([min(cap, test.needed(count)) for count, _ in before], dtype=np.int64)
+
+    def alone(self, rows: int) -> _AtCounts:
+        return _AtCounts(rows, NEVER, NEVER)
 
     def until(self, rows: Indices, begin: int) -> int:
         # a short first block lets rows go that fail at once
@@ -215,6 +209,9 @@ class _WhenDecided:
             # N_k that lie beyond the cap need not be known exactly
             self.needed[row] = self.test.needed(count) if self.test.certify.crosses(self.cap, count) else self.cap
         return np.asarray(rows[still[rows]])
+
+
+_Stop: TypeAlias = _AtCounts | _WhenDecided
 
 
 def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import (
     BEND,
@@ -130,13 +130,6 @@ class MovingWeights:
         up, up_spread = middle @ self.high, spread @ np.abs(self.high)
         return down - down_spread, down + down_spread, up - up_spread, up + up_spread
 
-    def outer_side(self, low: Floats, high: Floats, upper: Bools, *, positive: bool = False) -> Floats:
-        """Per output the largest u where `upper` says so, else the least l."""
-        if not positive:
-            least, most = self.outer(low, high)
-            return np.where(upper, most, least)
-        return np.hstack([low, high]) @ np.where(upper, self._high[1], self._low[0])
-
     def _separate(self, above: Floats, below: Floats, least: Floats, most: Floats) -> None:
         """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""
         loose = (self.low < 0) & (self.high > 0)
@@ -197,8 +190,6 @@ def moving_products(low: Floats, high: Floats, w: Floats, reach: Floats, delta: 
 
 #: Added to magnitudes, so that a rounding allowance also covers products that underflow.
 TINY = 2.0**-960
-#: Rows whose layers are held at a time.
-ROWS = 512
 
 
 def is_exact(net: FeedForward) -> bool:
@@ -351,37 +342,40 @@ class Boxes:
         return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
 
     def _bound(self, delta: Floats) -> Floats:
-        if self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
-            if len(self.net.activations) == 1:
-                return self._one_layer(delta)
-            if _few(delta):
-                return self._one_sided(delta)
-        ends = self._last_layer(delta)
+        low, high = self._entering(delta)
+        rises = self.net.activations and "softplus(" not in self.net.activations[-1]  # which falls a little at a jump
+        if rises and self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
+            # of each unit that is never below 0 the end counts at which the worse end of its output weight wants it
+            v, v_reach, bias, bias_reach = self.outputs[0]
+            down = v - delta[:, None] * v_reach
+            worse = activate(self.net.activations[-1], np.where(down < 0, high, low))
+            return np.asarray(np.einsum("ru,ru->r", worse, down) + bias - delta * bias_reach)
+        ends = self._activated(low, high, len(self.net.activations))
         least = [self._output(*ends, delta, *terms) for terms in self.outputs]
         return least[0] if len(least) == 1 else np.asarray(np.minimum.reduce(least))
 
     def against(self, delta: Floats, rival: int) -> Floats:
         """Least margins against one of the rivals of each row."""
-        least = self._output(*self._last_layer(delta), delta, *self.outputs[rival])
+        ends = self._activated(*self._entering(delta), len(self.net.activations))
+        least = self._output(*ends, delta, *self.outputs[rival])
         return np.asarray(least - self.net.rounding(self.X, self.radii, delta))
 
-    def _last_layer(self, delta: Floats) -> tuple[Floats, Floats]:
-        """Range of what enters the output layer."""
-        return self._layers(delta, np.arange(len(self.X)), len(self.net.activations))
-
-    def _layers(self, delta: Floats, rows: Indices, depth: int) -> tuple[Floats, Floats]:
-        """Range of the activations of the first `depth` layers, for some of the rows; `delta` is one per such row."""
-        low = high = self.X[rows]
-        for i, name in enumerate(self.net.activations[:depth]):
+    def _entering(self, delta: Floats) -> tuple[Floats, Floats]:
+        """Range of the last pre-activations; of the input itself where there is no hidden layer."""
+        low = high = self.X
+        for i in range(len(self.net.activations)):
             if i == 0:  # the input is a point, and the reach of each unit is known exactly
-                spread = delta[:, None] * self.spread[rows]
-                low, high = self.middle[rows] - spread, self.middle[rows] + spread
+                spread = delta[:, None] * self.spread
+                low, high = self.middle - spread, self.middle + spread
             else:
                 b, b_spread = self.net.biases[i], delta[:, None] * self.reach[2 * i + 1]
-                low, high = self._products(i, low, high, delta)
+                low, high = self._products(i, *self._activated(low, high, i), delta)
                 low, high = low + b - b_spread, high + b + b_spread
-            low, high = activation_range(name, low, high)
         return low, high
+
+    def _activated(self, low: Floats, high: Floats, layer: int) -> tuple[Floats, Floats]:
+        """Range of what enters a layer, from that of the pre-activations before it."""
+        return activation_range(self.net.activations[layer - 1], low, high) if layer else (low, high)
 
     def _positive(self, layer: int) -> bool:
         """Whether what enters a layer is never below 0."""
@@ -398,33 +392,6 @@ class Boxes:
             weights = MovingWeights(w, value * reach)
             least[rows], most[rows] = weights.outer(low[rows], high[rows], positive=self._positive(layer))
         return least, most
-
-    def _one_layer(self, delta: Floats) -> Floats:
-        """Least margins of one output behind one layer of units that are never below 0: of each unit one end counts."""
-        v, v_reach, bias, bias_reach = self.outputs[0]
-        down = v - delta[:, None] * v_reach  # the worse end of each output weight
-        z = self.middle + np.where(down < 0, delta[:, None], -delta[:, None]) * self.spread
-        least = np.einsum("ru,ru->r", activate(self.net.activations[0], z), down)
-        return np.asarray(least + bias - delta * bias_reach)
-
-    def _one_sided(self, delta: Floats) -> Floats:
-        """The same behind several layers, for rows that share few deltas."""
-        least, last = np.empty(len(self.X)), len(self.net.activations) - 1
-        v, v_reach, bias, bias_reach = self.outputs[0]
-        b, b_reach, name = self.net.biases[last], self.reach[2 * last + 1], self.net.activations[last]
-        for value in np.unique(delta):
-            weights = MovingWeights(self.net.weights[last], value * self.reach[2 * last])
-            for sign in (0, 1):
-                group = np.flatnonzero((delta == value) & ((self.wanted == 1) == bool(sign)))
-                for start in range(0, len(group), ROWS):
-                    rows = group[start : start + ROWS]
-                    down = v[rows[0]] - value * v_reach[rows[0]]
-                    pick = down < 0  # such a unit should be large
-                    ends = self._layers(np.full(len(rows), value), rows, last)
-                    z = weights.outer_side(*ends, pick, positive=self._positive(last))
-                    z += b + np.where(pick, value, -value) * b_reach
-                    least[rows] = activate(name, z) @ down + bias[rows] - value * bias_reach[rows]
-        return least
 
     def error(self, delta: Floats) -> Floats:
         """What rounding can add to `bound` at most."""

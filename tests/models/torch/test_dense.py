@@ -462,6 +462,22 @@ def test_a_softplus_at_its_jump_is_no_witness():
         assert (witness is not None) is confirmed
 
 
+@pytest.mark.parametrize("method", ["interval", "linear", "exact", "cascade"])
+def test_no_proof_passes_over_the_jump_of_a_softplus(method):
+    """Where it becomes the identity a softplus falls by up to exp(-12): an end of the range need not be the least."""
+    net = nn.Sequential(nn.Linear(1, 1), nn.Softplus(1, 12), nn.Linear(1, 1)).double().eval()
+    for part, weight, bias in ((net[0], 1.0, 0.0), (net[2], 1.0, -12.000003)):
+        part.weight.data.fill_(weight)
+        part.bias.data.fill_(bias)
+    model, shifts = apas.as_model(net, output="logit"), LinfShifts(kinds="weight")
+    assert model.margin(np.array([[12.0]]), 1)[0] > 0
+    moved = model.shifted_margins(np.array([[12.0]]), 1, np.array([[0.5, 0.0, 0.0, 0.0]]), 1e-8)
+    assert moved[0, 0] < 0
+    assert (
+        apas.certify(model, [[12.0]], 1e-8, target=1, shifts=shifts, method=method)[0].verdict is not Verdict.CERTIFIED
+    )
+
+
 @pytest.mark.parametrize(
     "clamp", [lambda z: torch.clamp(z, -0.5, 0.7), lambda z: z.clamp(min=0), lambda z: torch.clip(z, 0, 6)]
 )
