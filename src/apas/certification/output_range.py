@@ -23,7 +23,6 @@ from apas.models.base import offers
 from apas.shifts.base import Listed, ShiftSet
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 
@@ -119,16 +118,17 @@ class OutputRange:
 
 
 class OutputRanges(UnderShifts[OutputRange]):
-    """One range per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`."""
+    """One range per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`.
 
+    `plot` draws the ranges against the decision threshold, as in Figure 2 of the paper.
+    """
+
+    PLOT, NOTHING = "range_plot", "No rows, no ranges."
     FORMAT = "apas-output-ranges"
     COLUMNS = ("low", "high", "margin", "side", "target", "delta", "method", "claim")
     UNSHOWN = ("claim",)
 
-    def summary(self) -> str:
-        """How many ranges lie on which side of the decision threshold, in one sentence."""
-        if not len(self):
-            return "No rows, no ranges."
+    def _summary(self) -> str:
         sides = [item.side for item in self]
         counts = ", ".join(f"{sides.count(s)} {s}" for s in ("above", "across", "below") if s in sides)
         endless = sum(not (isfinite(item.low) and isfinite(item.high)) for item in self)
@@ -136,12 +136,6 @@ class OutputRanges(UnderShifts[OutputRange]):
         claim = self[0].low_claim
         odds = f" for each end{' of each row' if len(self) > 1 else ''} by itself" if claim.risk else ""
         return f"{self._counted()}: {counts} the threshold{but} ({_claim_words(claim)}{odds})."
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the ranges against the decision threshold, as in Figure 2 of the paper."""
-        from apas.display.plots import range_plot
-
-        return range_plot(self, ax)
 
     def _shown_frame(self) -> DataFrame:
         frame = super()._shown_frame()

@@ -26,7 +26,6 @@ from apas.models.base import offers
 from apas.shifts.base import Refitted, ShiftSet
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 
@@ -108,9 +107,11 @@ def _share(lower: float, upper: float, delta: float) -> str:
 class FractionCurves(UnderShifts[FractionCurve]):
     """One curve per row, in the order of the rows; what else it has is as in `Certificates`.
 
-    `entropy` is the seed of the draws, None if nothing was drawn; `to_dict` gives it as hexadecimal text.
+    `entropy` is the seed of the draws, None if nothing was drawn; `to_dict` gives it as hexadecimal text. `plot` draws
+    the share of valid shifts against delta, with its band, for each row.
     """
 
+    PLOT, NOTHING = "fraction_plot", "No rows, no curves."
     FORMAT = "apas-fraction-curves"
     COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target", "valid_today")
 
@@ -129,10 +130,7 @@ class FractionCurves(UnderShifts[FractionCurve]):
         index = pd.DataFrame(index=self._labels()).index[places]
         return pd.DataFrame(lines, index=index, columns=list(self.COLUMNS))
 
-    def summary(self) -> str:
-        """Between what the shares lie at the smallest and at the largest delta, in one sentence."""
-        if not len(self):
-            return "No rows, no curves."
+    def _summary(self) -> str:
         first, ends = self[0], []
         for j in dict.fromkeys((int(first.deltas.argmin()), int(first.deltas.argmax()))):
             low, high = min(c.lower[j] for c in self), max(c.upper[j] for c in self)
@@ -144,12 +142,6 @@ class FractionCurves(UnderShifts[FractionCurve]):
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
         shares = f"share of shifts that keep the class {', '.join(ends)}"
         return f"{self._counted()}: {shares}{but} ({odds}; {first.measure})."
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the share of valid shifts against delta, with its band, for each row."""
-        from apas.display.plots import fraction_plot
-
-        return fraction_plot(self, ax)
 
     def _shown_frame(self) -> DataFrame:
         write = {"lower": at_least, "upper": at_most, "confidence": exactly}

@@ -104,25 +104,11 @@ class RivalPushes(_PushedLayers):
             going &= (least >= enough)[:, None]
         return least, best
 
-    def turn(self) -> tuple[Floats, list[Floats], list[Floats]]:
-        """Push every unit against the gradient on the network itself: margins, pushes, and what enters each layer."""
-        arguments, inputs = [], [self.X]
-        for i, name in enumerate(self.names):
-            z = self.first[0] if i == 0 else inputs[-1] @ self.layers[i].middle + self.layers[i].bias
-            arguments.append(z)
-            inputs.append(activate(name, z.copy()))
-        goal, pushes = self.objective, list[Floats]()
-        slope = goal.lin - goal.rho * np.sign(inputs[-1])
-        for i in range(len(self.names) - 1, -1, -1):
-            slope = slope * derivative(self.names[i], arguments[i])
-            pushes.insert(0, -np.sign(slope))
-            slope = slope @ self.layers[i].middle.T if i else slope
-        inputs = inputs[:1]
-        for i, (name, push) in enumerate(zip(self.names, pushes, strict=True)):
-            middle, spread = self._reached_ranges(i, inputs[-1])
-            inputs.append(activate(name, middle + push * spread))
-        a = inputs[-1]
-        return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, pushes, inputs
+    def turn(self) -> tuple[Floats, list[Floats]]:
+        """Push every unit against the gradient on the network itself: margins, and pushes."""
+        still = [np.zeros((len(self.X), len(layer.bias))) for layer in self.layers[:-1]]
+        pushes = [-np.sign(slope) for slope in self.slopes(still, self.margins(still)[1])]
+        return self.margins(pushes)[0], pushes
 
     def towards(self, activations: list[Floats]) -> list[Floats]:
         """Pushes (items, units) per layer that bring piecewise linear units as near as they can get to activations."""

@@ -435,7 +435,7 @@ def test_joint_bounds_on_200_random_modules(first):
 
 def test_a_softplus_at_its_jump_is_no_witness():
     """Rounding decides on which side of 20 an argument lies, and with it 2e-9: nothing within that is confirmed."""
-    from apas.certification.confirmation import confirmed_witness
+    from apas.certification.certificate import confirmed_witness
     from apas.certification.question import Question
 
     net = Spare(nn.Softplus()).double().eval()

@@ -10,8 +10,8 @@ import numpy as np
 
 from apas._parallel import in_parallel
 from apas._typing import Floats
+from apas.certification.certificate import confirmed_witness
 from apas.certification.claims import Every
-from apas.certification.confirmation import confirmed_witness
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.attack import broken_deltas
 from apas.certification.question import Question

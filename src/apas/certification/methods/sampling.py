@@ -24,7 +24,7 @@ from apas._validation import check_integer, check_number, check_probability
 from apas.certification import failing_draws
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
-from apas.certification.methods.closed_share import closed_certificates, computed_shares
+from apas.certification.methods.enumeration import closed_certificates, computed_shares
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.certification.results import AnswerColumn
