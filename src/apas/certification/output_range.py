@@ -6,6 +6,7 @@ confidence (Lemma 4 of the paper). Proved: a set that contains the margins of ev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -60,20 +61,13 @@ class OutputRange:
 
     @classmethod
     def of(
-        cls,
-        question: Question,
-        i: int,
-        low: float,
-        high: float,
-        claim: Claim,
-        attained: Any,
-        method: str,
-        missing: int = 0,
+        cls, question: Question, i: int, ends: Sequence[float], claim: Claim, attained: Any, method: str, nans: int = 0
     ) -> OutputRange:
-        """The range of row `i`; an end that is not finite is not attained."""
+        """The range of row `i`, of which so many models give no number; an end that is not finite is not attained."""
+        low, high = ends
         reached = (attained[0] and isfinite(low), attained[1] and isfinite(high))
         base, delta, target = float(question.base_margins[i]), float(question.delta[i]), question.target[i]
-        return cls(low, high, claim, claim, reached, base, delta, target, method, missing)
+        return cls(low, high, claim, claim, reached, base, delta, target, method, nans)
 
     @property
     def side(self) -> str:

@@ -193,18 +193,10 @@ class UnderShifts(RowResults[Item]):
     PLOT: ClassVar[str]
     NOTHING: ClassVar[str]
 
-    def __init__(
-        self,
-        items: Sequence[Item],
-        *,
-        model_digest: str,
-        shifts: ShiftSet,
-        model: Any = None,
-        readings: Any = None,
-        **rows: Any,
-    ) -> None:
-        super().__init__(items, **rows)
-        self.model_digest, self.shifts, self.model, self.readings = model_digest, shifts, model, readings
+    def __init__(self, items: Sequence[Item], *, model_digest: str, shifts: ShiftSet, **known: Any) -> None:
+        self.model, self.readings = known.pop("model", None), known.pop("readings", None)
+        super().__init__(items, **known)
+        self.model_digest, self.shifts = model_digest, shifts
 
     def _about(self) -> dict[str, Any]:
         return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}

@@ -162,27 +162,19 @@ class Violations(Protocol):
 
 
 def least_cost(
-    program: Program,
-    accept: Accept,
-    *,
-    start: Incumbent | None = None,
-    nodes: int = 1000,
-    deadline: float = np.inf,
-    relaxation: LpRelaxation | None = None,
-    violations: Violations | None = None,
+    program: Program, accept: Accept, start: Incumbent, violations: Violations | None, lp: LpRelaxation, **how: Any
 ) -> Incumbent:
-    """Find the cheapest accepted point of a program by best-first branch and bound."""
-    relaxation = LpRelaxation() if relaxation is None else relaxation
-    relaxation.load(program)
-    best, sure = Incumbent() if start is None else start, True
+    """Find the cheapest accepted point of a program by best-first branch and bound; `how` is as in `_branch`."""
+    lp.load(program)
+    best, sure = start, True
 
     def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
         nonlocal best, sure
-        status = relaxation.solve(low, high)
-        if status != relaxation.statuses.kOptimal:
-            sure = sure and status == relaxation.statuses.kInfeasible
+        status = lp.solve(low, high)
+        if status != lp.statuses.kOptimal:
+            sure = sure and status == lp.statuses.kInfeasible
             return None
-        bound, values = relaxation.solver.getObjectiveValue(), relaxation.values
+        bound, values = lp.solver.getObjectiveValue(), lp.values
         if bound > best.cost - GAP:
             return None
         point = accept(values)
@@ -196,8 +188,7 @@ def least_cost(
         # a unit may be off where its column is whole
         return bound, column, np.clip(np.floor(values[column]), low[column], high[column] - 1)
 
-    limits: dict[str, Any] = {"nodes": nodes, "deadline": deadline}
-    done = _branch(program, examine, **limits, going=lambda bound: bound < best.cost - GAP, deep=False)
+    done = _branch(program, examine, **how, going=lambda bound: bound < best.cost - GAP, deep=False)
     return replace(best, complete=done and sure)
 
 

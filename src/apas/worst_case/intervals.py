@@ -281,11 +281,6 @@ def output_terms(
     return *weights, difference, b_reach[wanted] + b_reach[rival]
 
 
-def least_margins(net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> tuple[Floats, Floats]:
-    """A lower bound on the margin of each row while parameter i moves by at most ``delta * radii[i]``."""
-    return Boxes(net, X, wanted, radii).least(delta)
-
-
 class Boxes:
     """Rows against growing boxes of parameters; what does not depend on delta is computed once."""
 

@@ -178,7 +178,7 @@ def sampled_answers(
         some = question if len(rows) == len(question) else question.take(rows)
         if network is None:
             return along_grid(some, claim, stream, plan, limit, trace | {"exact_roots": False})
-        return along_rays(some, claim, stream, plan, limit, proved[rows], broken[rows], trace)
+        return along_rays(some, claim, stream, plan, limit, (proved[rows], broken[rows]), trace)
 
     if sampler.test == "anytime":
         return _until_tight(question, sampler, claim, look)

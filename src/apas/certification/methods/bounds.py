@@ -177,7 +177,7 @@ def proved_ranges(
             attained = (closed, closed and binary)
             if sharpen is not None and not closed and isinstance(question.geometry, Box):
                 ends, attained = sharpen(i, *ends)
-            items.append(OutputRange.of(question, i, *ends, claim, attained, method))
+            items.append(OutputRange.of(question, i, ends, claim, attained, method))
             progress.advance(1)
     return items
 

@@ -380,7 +380,7 @@ class Sampling:
         if question.single:  # what the draws give in float32, whatever the order of its sums
             low, high = low - question.band, high + question.band
         ends = enumerate(zip(low.tolist(), high.tolist(), undefined.tolist(), strict=True))
-        return [OutputRange.of(question, i, a, b, claim, (True, True), self.name, count) for i, (a, b, count) in ends]
+        return [OutputRange.of(question, i, e, claim, (True, True), self.name, count) for i, (*e, count) in ends]
 
     def _certificate(
         self, question: Question, i: int, claim: Most, evidence: SamplingEvidence, verdict: Verdict | None = None
