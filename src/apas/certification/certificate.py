@@ -133,8 +133,7 @@ class _KeptMoves:
         """What is needed to replay it, as JSON values."""
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _KeptMoves) and self.to_dict() == other.to_dict()
-        return same and self.shifts == other.shifts  # type: ignore[attr-defined, no-any-return]
+        return isinstance(other, _KeptMoves) and self.to_dict() == other.to_dict() and bool(self.shifts == other.shifts)
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self.delta))

@@ -136,7 +136,7 @@ def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[t
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
     fits: int = NUMBERS // max(1, question.coordinates.values.size)
-    most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
+    most = DRAWS if len(question.X) <= FEW_ROWS or question.regions is not None else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
@@ -293,10 +293,10 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
 def _unproved(question: Question) -> Indices:
     """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
     everyone, network = np.arange(len(question)), question.network
-    if question.regions is not None and isinstance(question.geometry, Box) and question.with_region.all():
+    if question.regions is not None and question.with_region.all():
         from apas.certification.region_claims import kept_without_draws  # which makes certificates
 
-        return everyone[~kept_without_draws(question, everyone, question.radii)]
+        return everyone[~kept_without_draws(question)]
     if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
         return everyone  # a subclass may compute otherwise
     # so many at a time that the ends of the pre-activations of all rows are never held together

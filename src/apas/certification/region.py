@@ -26,7 +26,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.as_model import encoded_rows
 from apas.models.base import Described, Named, Raw, offers
 from apas.models.feedforward import FeedForward
-from apas.worst_case.regions import AffineBox, rounding_band
+from apas.worst_case.regions import AffineBox, least_margin_every, rounding_band
 
 #: Ways to say what a number may be, relative to the row or by itself.
 AT_LEAST, AT_MOST, BETWEEN, ONE_OF = "at least", "at most", "between", "one of"
@@ -181,6 +181,7 @@ class ReadRegion:
     combinations: tuple[dict[str, Any], ...]
     names: tuple[str, ...]
     _bands: dict[float, list[float]] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[int, float], bool] = field(default_factory=dict, repr=False)
 
     def rows(self, places: Sequence[tuple[int, Floats]]) -> Any:
         """The rows at points of boxes, as a table like that of the row."""
@@ -192,6 +193,15 @@ class ReadRegion:
         if delta not in self._bands:
             self._bands[delta] = [rounding_band(net, box, radii, delta) for box in self.boxes]
         return self._bands[delta]
+
+    def kept(self, net: FeedForward, wanted: int, radii: Floats, delta: float) -> bool:
+        """Whether intervals over each box show that every shift keeps it, computed once; `radii` are as in `bands`."""
+        if (wanted, delta) not in self._kept:
+            about = zip(self.boxes, self.bands(net, radii, delta), strict=True)
+            # two bands more than the bound has taken off: the margin of a draw, and what it must be above to be kept
+            clear = (least_margin_every(net, b, wanted, radii, delta, splits=1)[0] > 2 * band for b, band in about)
+            self._kept[wanted, delta] = all(clear)
+        return self._kept[wanted, delta]
 
     def _cells(self, t: Floats) -> dict[str, float]:
         each = ((s, s.low + float(x) * (s.high - s.low)) for s, x in zip(self.numbers, t, strict=True))

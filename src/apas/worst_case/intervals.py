@@ -337,7 +337,7 @@ class Boxes:
         return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
 
     def _bound(self, delta: Floats) -> Floats:
-        low, high = self._entering(delta)
+        low, high = self._pre_activations(delta)
         rises = self.net.activations and "softplus(" not in self.net.activations[-1]  # which falls a little at a jump
         if rises and self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
             # of each unit that is never below 0 the end counts at which the worse end of its output weight wants it
@@ -351,11 +351,11 @@ class Boxes:
 
     def against(self, delta: Floats, rival: int) -> Floats:
         """Least margins against one of the rivals of each row."""
-        ends = self._activated(*self._entering(delta), len(self.net.activations))
+        ends = self._activated(*self._pre_activations(delta), len(self.net.activations))
         least = self._output(*ends, delta, *self.outputs[rival])
         return np.asarray(least - self.net.rounding(self.X, self.radii, delta))
 
-    def _entering(self, delta: Floats) -> tuple[Floats, Floats]:
+    def _pre_activations(self, delta: Floats) -> tuple[Floats, Floats]:
         """Range of the last pre-activations; of the input itself where there is no hidden layer."""
         low = high = self.X
         for i in range(len(self.net.activations)):

@@ -7,13 +7,13 @@ bounds and are cut. Kept only by bounds, broken only by a row computed to fail, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, activation_range, is_positive, margins_from_scores
@@ -226,53 +226,6 @@ def least_margins_drawn(networks: DrawnNetworks, box: AffineBox, wanted: int, ba
                 break
             draws, low, high = _cut(draws, low, high, worth, box.steps)
     return RegionMargins(margins, found)
-
-
-@dataclass(frozen=True, eq=False)
-class LinearRegions:
-    """Regions of a linear model side by side: the corner and the ways of each box as rows of one matrix."""
-
-    rows: Floats  # towards the wanted class; the last column is the bias, which counts once, at the corner
-    base: Floats  # what they add to the margin as the model is
-    delta: Floats  # per row of the matrix
-    corners: Indices  # where boxes begin
-    first: Indices  # of each region, among the boxes
-    offset: Floats  # per box
-    bands: Floats
-
-    @classmethod
-    def of(cls, net: FeedForward, regions: Sequence[tuple[tuple[AffineBox, ...], Sequence[float], int, float]]) -> Self:
-        """Boxes, their bands, class and delta per region."""
-        parts = [np.vstack([box.corner, box.ways]) for boxes, *_ in regions for box in boxes]
-        lengths, boxes = [len(part) for part in parts], [len(some) for some, *_ in regions]
-        rows = np.zeros((sum(lengths), net.weights[0].shape[0] + 1))
-        rows[:, :-1] = np.concatenate(parts)
-        corners = np.cumsum([0, *lengths[:-1]])
-        rows[corners, -1] = 1.0
-        about = np.array([(1.0 if wanted == 1 else -1.0, delta) for *_, wanted, delta in regions]).repeat(boxes, axis=0)
-        rows *= about[:, 0].repeat(lengths)[:, None]
-        base = rows @ np.append(net.weights[0][:, 0], net.biases[0])
-        bands = np.array([band for _, some, *_ in regions for band in some])
-        first, offset = np.cumsum([0, *boxes[:-1]]), about[:, 0] * net.offset
-        return cls(rows, base, about[:, 1].repeat(lengths), corners, first, offset, bands)
-
-    def margins(self, directions: Floats) -> Floats:
-        """Least margins on each model that was drawn, 0 within what rounding could do; shape (draws, regions)."""
-        least = self._least((self.rows * self.delta[:, None]) @ directions.T + self.base[:, None])
-        least[np.abs(least) <= self.bands[:, None]] = 0.0
-        return np.asarray(np.minimum.reduceat(least, self.first, axis=0).T)
-
-    def kept_by_every(self, radii: Floats) -> Bools:
-        """Regions that bounds over every shift within the radii show to be kept, so that no draw of them can fail."""
-        # thrice the band: the bound, the margin of a draw, and what that must be above to count as kept
-        least = self._least((self.base - self.delta * (np.abs(self.rows) @ radii))[:, None])[:, 0] > 3 * self.bands
-        return np.asarray(np.logical_and.reduceat(least, self.first))
-
-    def _least(self, scores: Floats) -> Floats:
-        slopes = np.ones(len(scores), dtype=bool)
-        slopes[self.corners] = False
-        np.minimum(scores, 0.0, out=scores, where=slopes[:, None])  # a corner is worst: each goes where it costs most
-        return np.asarray(np.add.reduceat(scores, self.corners, axis=0) - self.offset[:, None])
 
 
 def _cut(draws: Indices, low: Floats, high: Floats, worth: Floats, steps: Floats) -> tuple[Indices, Floats, Floats]:
