@@ -274,13 +274,11 @@ def confirmed_witness(question: Question, row: int, values: Floats, direction: F
     if offers(shifts, Embedded):  # what is kept are the coordinates of the set, not the parameters of the chain
         base, chain, shifts = shifts.base, shifts.chain, shifts.shifts
         values, reach = chain.lower(values, base.values), shifts.radii(base)
-    if box and not within_box(base.values, reach, delta, values).all():
-        return None
-    if not box and not np.isfinite(values).all():
-        return None
-    if not box and not shifts.contains(base, replace(base, values=values), delta):
-        return None
-    if not _fails(question, row, values if chain is None else chain.at(values)):
+    if box:
+        inside = bool(within_box(base.values, reach, delta, values).all())
+    else:
+        inside = bool(np.isfinite(values).all()) and shifts.contains(base, replace(base, values=values), delta)
+    if not inside or not _fails(question, row, values if chain is None else chain.at(values)):
         return None
     if offers(shifts, MovesInput):
         return KeptShift(delta, values, shifts)

@@ -301,17 +301,16 @@ def _unproved(question: Question) -> Indices:
         return everyone  # a subclass may compute otherwise
     # so many at a time that the ends of the pre-activations of all rows are never held together
     step = max(1, NUMBERS // max(weight.size // len(weight) for weight in network.weights))
-    some = [_unproved_of(question, network, everyone[a : a + step]) for a in range(0, len(everyone), step)]
-    return np.concatenate([everyone[:0], *some])
-
-
-def _unproved_of(question: Question, network: FeedForward, rows: Indices) -> Indices:
-    boxes, delta = Boxes(network, question.X[rows], question.wanted[rows], question.radii), question.delta[rows]
-    bound = boxes.bound(delta)
-    if not (bound > 0).any():
-        return rows
-    error = question.rounding[rows]
-    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
-    # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
-    band = question.band[rows] if question.single else ROUNDING / rounding_share(network) * error
-    return np.asarray(rows[~(bound - error > 2 * band)])
+    found = [everyone[:0]]
+    for rows in (everyone[a : a + step] for a in range(0, len(everyone), step)):
+        boxes, delta = Boxes(network, question.X[rows], question.wanted[rows], question.radii), question.delta[rows]
+        bound = boxes.bound(delta)
+        if not (bound > 0).any():
+            found.append(rows)
+            continue
+        error = question.rounding[rows]
+        # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
+        # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
+        band = question.band[rows] if question.single else ROUNDING / rounding_share(network) * error
+        found.append(rows[~(bound - error > 2 * band)])
+    return np.concatenate(found)

@@ -35,15 +35,8 @@ COMBINATIONS = 4096
 #: Where a number is tried to see whether it enters the model along a straight line, and how close that must be.
 PROBES, STRAIGHT = (0.003, 0.17, 0.5, 0.62, 0.994), 1e-12
 #: Preprocessing of scikit-learn through which numbers go along straight lines, and categories by themselves.
-_STRAIGHT_STEPS: tuple[str, ...] = (
-    "Pipeline",
-    "ColumnTransformer",
-    "FeatureUnion",
-    "SimpleImputer",
-    "PCA",
-    "OneHotEncoder",
-)
-_STRAIGHT_STEPS += ("OrdinalEncoder", "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+_STRAIGHT_STEPS = {"Pipeline", "ColumnTransformer", "FeatureUnion", "SimpleImputer", "PCA", "OneHotEncoder"}
+_STRAIGHT_STEPS |= {"OrdinalEncoder", "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}
 
 #: Models whose preprocessing was looked at: to describe a pipeline takes longer than to bound its margins.
 _KNOWN_STRAIGHT: WeakSet[Any] = WeakSet()

@@ -136,19 +136,15 @@ def _argument(name: str, wish: Floats) -> Floats:
     return wish
 
 
-def output_push(net: FeedForward, wanted: int, rival: int) -> Floats:
-    """How the outputs are pushed: the wanted score down, the rival's up."""
-    # 0.0 minus: a mere minus sign would make -0.0 of outputs that are not pushed
-    return np.asarray(0.0 - output_signs(net, np.array([wanted]), np.array([rival]))[0])
-
-
-def pushed_parameters(relaxation: Relaxation, x: Floats, pushes: list[Floats], output: Floats) -> Floats:
-    """Direction in the unit box, shape (k,), that pushes the units of one row so; `output` says so of the outputs."""
-    inputs = [x]
-    for layer, name, push in zip(relaxation.layers, relaxation.net.activations, pushes, strict=False):
+def pushed_parameters(relaxation: Relaxation, x: Floats, pushes: list[Floats], wanted: int, rival: int) -> Floats:
+    """Direction in the unit box, shape (k,), that pushes the units of one row so, its score down and the rival's up."""
+    inputs, net = [x], relaxation.net
+    for layer, name, push in zip(relaxation.layers, net.activations, pushes, strict=False):
         a = inputs[-1]
         z = a @ layer.middle + layer.bias + push * (np.abs(a) @ layer.reach + layer.bias_reach)
         inputs.append(activate(name, z))
+    # 0.0 minus: a mere minus sign would make -0.0 of outputs that are not pushed
+    output = np.asarray(0.0 - output_signs(net, np.array([wanted]), np.array([rival]))[0])
     return joint_direction(inputs, [*pushes, output])
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import LEAKY_SLOPE, activate, activation_range
+from apas.shifts.fit_problem import last_layer_rows
 from apas.shifts.norms import lp_norm, steepest_point
 from apas.worst_case.intervals import (
     Boxes,
@@ -62,13 +63,9 @@ class BallMargin:
 
     def output_gradients(self) -> Floats:
         """Slopes of the margins by the output layer's parameters, on the network itself, (rows, k); 0 for others."""
-        net, values = self.net, self.X
-        for w, b, name in zip(net.weights[:-1], net.biases[:-1], net.activations, strict=True):
-            values = activate(name, values @ w + b)
-        gradients = np.zeros((len(values), len(net.parameters)))
-        w_part, b_part = net.parameters.slices[-2:]
-        gradients[:, w_part] = (values[:, :, None] * self.enters[:, None, :]).reshape(len(values), net.weights[-1].size)
-        gradients[:, b_part] = self.enters
+        values, gradients = last_layer_rows(self.net, self.X), np.zeros((len(self.X), len(self.net.parameters)))
+        first = self.net.parameters.slices[-2].start  # a bias is the weight of an input of 1
+        gradients[:, first:] = (values[:, :, None] * self.enters[:, None, :]).reshape(len(values), -1)
         return gradients
 
 

@@ -19,7 +19,7 @@ from apas.models.feedforward import FeedForward
 from apas.models.forward import shape_of, units_of
 from apas.optimize.highs import FEASIBILITY, INTEGRALITY, advise, verified_bound
 from apas.optimize.program import Program, ProgramBuilder
-from apas.worst_case.attack import RivalPushes, UnitPushes, output_push, pushed_parameters
+from apas.worst_case.attack import RivalPushes, UnitPushes, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.intervals import Boxes, is_exact, rivals
 from apas.worst_case.linear import Objective, Relaxation, Relaxed, Units, ascend, carried_back
@@ -338,8 +338,7 @@ class _RowVerdicts:
                 finding.bound = value
 
     def _direction(self, row: int, pushes: list[Floats], rival: Any) -> Floats:
-        output = output_push(self.net, int(self.wanted[row]), int(rival))
-        return pushed_parameters(self.relaxation, self.X[row], pushes, output)
+        return pushed_parameters(self.relaxation, self.X[row], pushes, int(self.wanted[row]), int(rival))
 
     def _split_row(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound in turns with the solver; the row is proved if all are."""

@@ -17,7 +17,7 @@ from apas._typing import Floats, Indices
 from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, activation_range, is_positive, margins_from_scores
-from apas.models.trees import Trees
+from apas.models.trees import Trees, towards
 from apas.worst_case.intervals import MovingWeights, output_terms, rivals
 from apas.worst_case.linear import pencil
 
@@ -312,12 +312,12 @@ def least_margin_trees(
     cells[:, columns] = np.array(list(itertools.product(*places))).reshape(len(cells), p)
     middles = np.array(list(itertools.product(*insides))).reshape(len(cells), p)
     sums, size = leaf_sums(trees, cells)
-    ours = _lead(sums, wanted)
+    ours = towards(sums, wanted)
     # float32 sums of so many leaves are off by at most their number times 2**-24 of their magnitudes
     band = (len(trees.roots) + 8) * 2.0**-23 * size
     rows = box.rows(box.on_steps(middles))
     some = np.unique(np.linspace(0, len(rows) - 1, min(64, len(rows))).astype(int))
-    here, theirs = _lead(leaf_sums(trees, trees.read(rows[some]))[0], wanted), margin(rows[some])
+    here, theirs = towards(leaf_sums(trees, trees.read(rows[some]))[0], wanted), margin(rows[some])
     if (((here > band) & ~(theirs >= 0)) | ((here < -band) & ~(theirs <= 0))).any():
         return nothing  # the trees are not what they seem
     if (ours > band).all():
@@ -326,7 +326,7 @@ def least_margin_trees(
         t = box.on_steps(middles[i])
         row = box.rows(t)[None]
         found = float(margin(row)[0])
-        if not found >= 0 and _lead(leaf_sums(trees, trees.read(row))[0], wanted)[0] < -band:
+        if not found >= 0 and towards(leaf_sums(trees, trees.read(row))[0], wanted)[0] < -band:
             return min(found, -np.finfo(float).tiny), t
     return nothing
 
@@ -345,9 +345,3 @@ def leaf_sums(trees: Trees, numbers: Floats) -> tuple[Floats, float]:
         nodes = np.where(inner, np.where(left, trees.left[nodes], trees.right[nodes]), nodes)
     sizes = np.maximum.reduceat(np.abs(trees.value).max(axis=1), trees.roots).sum() + np.abs(trees.base).max()
     return trees.base + trees.value[nodes].sum(axis=1), float(sizes)
-
-
-def _lead(sums: Floats, wanted: int) -> Floats:
-    if sums.shape[1] == 1:
-        return np.asarray(sums[:, 0] if wanted == 1 else -sums[:, 0])
-    return np.asarray(sums[:, wanted] - np.delete(sums, wanted, axis=1).max(axis=1))

@@ -36,9 +36,10 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate, margins_from_scores, parameter_gradients
+from apas.models.forward import margins_from_scores, parameter_gradients
 from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical, LinearShare, OtherMoves
 from apas.shifts.box_rounding import inside_box
+from apas.shifts.fit_problem import last_layer_rows
 from apas.worst_case.ball import is_exact_ball
 from apas.worst_case.enumeration import splitting
 from apas.worst_case.enumeration.splitting import FAILING, Partition, ShiftBox, Split, split
@@ -507,12 +508,12 @@ def computed_shares(question: Question, deltas: Floats, coverage: float | None =
     asked = question if deltas is question.delta else question.at(deltas)
     found: list[ShareEvidence] = []
     coverage = None if network.weights[-1].shape[1] > 2 else coverage  # of several rivals each share counts
-    reach = network.parameters.split(question.radii)[-2:]
+    reach = question.radii[last:].reshape(-1, network.weights[-1].shape[1])  # the bias behind the weights
     for i, (delta, band) in enumerate(zip(deltas.tolist(), asked.band.tolist(), strict=True)):
         fails, most = 0.0, 1.0
-        h = _entering(network, question.X[i : i + 1])  # by itself: in a product of many rows its last bits are others
-        for margin, columns in _rivals(network, h, int(question.wanted[i])):
-            sizes = np.concatenate([(reach[0][:, columns] * np.abs(h[0])[:, None]).ravel(), reach[1][columns]])
+        h = last_layer_rows(network, question.X[i : i + 1])  # by itself: among many rows its last bits are others
+        for margin, columns in _rivals(network, h[:, :-1], int(question.wanted[i])):
+            sizes = (reach[:, columns] * np.abs(h[0])[:, None]).ravel()
             if not math.isfinite((margin + band) / delta + float(sizes.sum())):  # of what overflows nothing is known
                 fails, most = 1.0, 1.0
                 break
@@ -532,12 +533,6 @@ def _own_law(shifts: Any) -> bool:
         if "linear_share" in vars(kind) or not {"directions", "margins"}.isdisjoint(vars(kind)):
             return "linear_share" in vars(kind)
     return True
-
-
-def _entering(network: FeedForward, X: Floats) -> Floats:
-    for w, b, name in zip(network.weights, network.biases, network.activations, strict=False):
-        X = activate(name, X @ w + b)
-    return X
 
 
 def _rivals(network: FeedForward, h: Floats, wanted: int) -> list[tuple[float, list[int]]]:

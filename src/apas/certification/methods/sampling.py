@@ -263,7 +263,13 @@ class Sampling:
         clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
 
         def answer(i: int) -> Certificate:
-            return self._certificate(question, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
+            if not found.any(i):
+                return self._certificate(question, i, claim, clean)
+            failing, sure = found.of(i)
+            ended = (np.cumsum(sure) == refuting) | (np.arange(1, len(sure) + 1) == DOUBT * refuting)
+            taken = int(ended.argmax()) + 1 if ended.any() else len(sure)
+            draws = int(failing[taken - 1]) + 1 if ended.any() else samples
+            return self._certificate(question, i, claim, _counted(clean, failing[:taken], sure[:taken], draws))
 
         return AnswerColumn.of(_same_rows(question, found, [clean] * len(question)), answer)
 
@@ -399,13 +405,6 @@ def _same_rows(
     asked = zip((np.diff(found.starts) > 0).tolist(), past, question.target, question.delta.tolist(), strict=True)
     for i, (failed, known, target, delta) in enumerate(asked):
         yield i if failed else (id(known), type(target), target, delta)
-
-
-def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
-    assert clean.refuting is not None
-    ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
-    taken = int(ended.argmax()) + 1 if ended.any() else len(sure)
-    return _counted(clean, failing[:taken], sure[:taken], int(failing[taken - 1]) + 1 if ended.any() else clean.samples)
 
 
 def _counted(known: SamplingEvidence, failing: Integers, sure: Bools, draws: int) -> SamplingEvidence:
