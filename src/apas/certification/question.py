@@ -35,9 +35,8 @@ from apas.shifts.lp import LpShifts
 from apas.worst_case.intervals import margin_error
 
 if TYPE_CHECKING:
+    from apas.certification.api import FractionCurve, OutputRange
     from apas.certification.max_shift.result import MaxShift
-    from apas.certification.output_range import OutputRange
-    from apas.certification.robust_fraction import FractionCurve
 
 #: What a claim about a model that is computed in float32 says of it.
 IN_FLOAT32 = "computed in float32, within its rounding"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from apas.certification.output_range import output_range
-from apas.certification.robust_fraction import robust_fraction
+from apas.certification.api import output_range, robust_fraction
 from apas.display.graphs import Edge, Node, draw_graph, sign_colour
 from apas.display.plots import new_axes, save_figure
 from apas.models.feedforward import FeedForward

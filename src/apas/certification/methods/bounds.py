@@ -11,9 +11,9 @@ import numpy as np
 from apas._parallel import in_parallel, row_parts
 from apas._random import Stream
 from apas._typing import Floats, Indices
+from apas.certification.api import OutputRange
 from apas.certification.certificate import BoundEvidence, Certificate, Witness, confirmed_witness
 from apas.certification.claims import Every, Verdict
-from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress

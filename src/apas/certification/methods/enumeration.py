@@ -25,12 +25,12 @@ from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
 from apas._validation import check_integer, check_number, check_probability
+from apas.certification.api import FractionCurve
 from apas.certification.certificate import Certificate, CornerShift, Witness, confirmed_witness
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.interval_network import IntervalNetwork, IntervalNetworks
 from apas.certification.methods.bounds import no_network
 from apas.certification.question import Question
-from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError

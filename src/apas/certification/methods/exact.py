@@ -12,11 +12,11 @@ import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats
+from apas.certification.api import OutputRange
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
 from apas.certification.failing_draws import drawn_blocks
 from apas.certification.methods.bounds import Proof, every, proved_ranges
-from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.errors import InputError

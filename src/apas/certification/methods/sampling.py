@@ -22,13 +22,12 @@ from apas._random import DERIVED, Stream
 from apas._typing import Bools, Floats, Integers
 from apas._validation import check_integer, check_number, check_probability
 from apas.certification import failing_draws
+from apas.certification.api import FractionCurve, OutputRange
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
 from apas.certification.methods.enumeration import closed_certificates, computed_shares
-from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.certification.results import AnswerColumn
-from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.shifts.base import Listed, in_training_order
