@@ -1,7 +1,7 @@
 """The verbs that ask about shifts of given sizes: `certify`, `robust_fraction` and `output_range`.
 
 Shares: with `Sampling` each end of each band is a one-sided Clopper-Pearson bound that is wrong with probability at
-most ``(1 - confidence) / (2 * len(deltas))``: by the union bound all hold together. With `Enumeration` they are computed.
+most ``(1 - confidence) / (2 * len(deltas))``: by the union bound all hold together; `Enumeration` computes them.
 Ranges: of n shifts drawn the least margin is exceeded by at least a share ``(1 - confidence) ** (1 / n)`` of all, with
 that confidence (Lemma 4 of the paper); what is proved is a set that contains the margins of every shift.
 """
@@ -110,9 +110,8 @@ def certify(
     net, derived = question.model, DerivedSeed.wanted(rng)
     if wanted is not None:
         if derived is not None:
-            raise InputError(
-                '`rng="derived"` does not go with `region`, which its seed does not bind; leave `rng` out.'
-            )
+            told = "does not go with `region`, which its seed does not bind"
+            raise InputError(f'`rng="derived"` {told}; leave `rng` out.')
         question = replace(question, regions=asked_regions(question, wanted, inputs, space))
         check_regions(question)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
@@ -123,9 +122,8 @@ def certify(
         else:
             items = decide_derived(derived.ask(question), derived)
     seconds = (time.perf_counter() - began) / max(1, len(items))
-    for item in getattr(
-        items, "distinct", items
-    ):  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
+    # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
+    for item in getattr(items, "distinct", items):
         object.__setattr__(item, "seconds", seconds)
     names = net.feature_names if offers(net, Named) else None
     return Certificates(items, **question.context, inputs=inputs, feature_names=names, model=net)

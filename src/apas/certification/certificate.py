@@ -488,10 +488,7 @@ class Certificate:
 
     def unsaved(self) -> str:
         """What of the certificate no reader of a file would know, in words; empty if it can be saved."""
-        parts: list[tuple[str, Kinds, object]] = [
-            ("evidence", EVIDENCE, self.evidence),
-            ("a claim", CLAIMS, self.claim),
-        ]
+        parts: list[Any] = [("evidence", EVIDENCE, self.evidence), ("a claim", CLAIMS, self.claim)]
         parts += [] if self.witness is None else [("a witness", WITNESSES, self.witness)]
         odd = [f"{what} of type {type(part).__name__}" for what, known, part in parts if not known.know(part)]
         return odd[0] if odd else ""

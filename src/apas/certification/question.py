@@ -360,13 +360,10 @@ class Question:
         """The model as a dense network, if it is one with the same parameters in the same order."""
         if not offers(self.model, models.Dense):
             return None
-        network, parameters = self.model.as_feedforward(), self.model.parameters
-        if parameters is network.parameters:
-            return network
+        network, given = self.model.as_feedforward(), self.model.parameters
         known = network.parameters
-        return (
-            network if known.shapes == parameters.shapes and np.array_equal(known.values, parameters.values) else None
-        )
+        same = known is given or (known.shapes == given.shapes and np.array_equal(known.values, given.values))
+        return network if same else None
 
     @cached_property
     def embedded(self) -> Question:

@@ -75,13 +75,13 @@ class AskedRegion:
     def on_model(self, model: Any, target: Any) -> RegionMargins:
         """What is known of the region on one model as it is."""
         read, wanted = self.read(model), int(class_indices(model.classes, target, 1)[0])
-        trees = model.trees() if offers(model, Leaves) else None
-        if not offers(model, Dense) and trees is None:
+        net = model.as_feedforward() if offers(model, Dense) else None
+        trees = model.trees() if net is None and offers(model, Leaves) else None
+        if net is None and trees is None:
             raise Unsupported(_no_bounds(model))
         found = _unknown(1, read)
         for number, box in enumerate(read.boxes):
-            if offers(model, Dense):
-                net = model.as_feedforward()
+            if net is not None:
                 still = np.zeros((1, len(net.parameters)))
                 nets, band = DrawnNetworks.of(net, box, still, 0.0), rounding_band(net, box, still[0], 0.0)
                 here = least_margins_drawn(nets, box, wanted, band)
@@ -272,11 +272,8 @@ def certify_sizes(question: Any, method: Any, stream: Stream, sizes: int) -> lis
         best, low, high = ask(sizes), 0, sizes
         low = sizes if best.is_certified else 0
         while high - low > 1:
-            middle = (low + high) // 2
-            answer = ask(middle)
-            if answer.is_certified:
-                best, low = answer, middle
-            else:
-                best, high = best if best.is_certified else answer, middle
+            answer = ask(middle := (low + high) // 2)
+            best = answer if answer.is_certified or not best.is_certified else best
+            low, high = (middle, high) if answer.is_certified else (low, middle)
         found.append(best)
     return found

@@ -50,10 +50,8 @@ def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
         return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
     if kind == "elu":
         below = numbers[0] * np.exp(np.minimum(low, 0.0)), numbers[0] * np.exp(np.minimum(high, 0.0))
-        least, most = (
-            np.where(high >= 0, np.minimum(below[0], 1.0), below[0]),
-            np.where(high >= 0, np.maximum(below[1], 1.0), below[1]),
-        )
+        least = np.where(high >= 0, np.minimum(below[0], 1.0), below[0])
+        most = np.where(high >= 0, np.maximum(below[1], 1.0), below[1])
         return np.where(low > 0, 1.0, least), np.where(low > 0, 1.0, most)
     ends, turn = (_slope(name, low), _slope(name, high)), BEND[name]
     bottom, top = _slope(name, np.array([-turn, turn])).tolist()
@@ -226,7 +224,7 @@ def moving_layers(net: FeedForward, radii: Floats, delta: float = 1.0) -> list[M
     return layers
 
 
-def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: Floats) -> list[Floats]:
+def magnitudes(net: FeedForward, reach: Any, X: Floats, delta: Floats) -> list[Floats]:
     """Per layer and row a bound on the magnitudes behind its values; the margin's, last, is at least its scale."""
     # the sum over a layer instead of each unit; `reach` is one number if all parameters share it: 0 if nothing moves
     x = np.abs(X)
@@ -238,11 +236,9 @@ def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: 
     for i, (_, most, bias) in enumerate(net.layer_sizes):
         units = net.weights[i].shape[1]
         # how far weights move per input, over all outputs, and all biases together
-        most_moved, moved = (
-            (reach, reach * units)
-            if isinstance(reach, float)
-            else (float(reach[2 * i].max()), float(reach[2 * i + 1].sum()))
-        )
+        one = isinstance(reach, float)
+        most_moved = reach if one else float(reach[2 * i].max())
+        moved = reach * units if one else float(reach[2 * i + 1].sum())
         moving, biases = most_moved * units, bias + step * moved
         size = size + step * (total * moving) + biases if i == 0 else size * (most + step * moving) + biases
         if i:  # errors before it grow by as much as it is steep

@@ -85,10 +85,8 @@ class DrawnNetworks:
         lines = ((delta * rows) @ flat).reshape(len(rows), units, count).transpose(2, 0, 1) + base
         behind = []
         for i in range(1, len(net.weights)):
-            parts = [
-                directions[:, theta.slices[2 * i + j]] * delta + theta.values[theta.slices[2 * i + j]] for j in (0, 1)
-            ]
-            behind.append((parts[0].reshape(count, *net.weights[i].shape), parts[1]))
+            w, b = (directions[:, part] * delta + theta.values[part] for part in theta.slices[2 * i : 2 * i + 2])
+            behind.append((w.reshape(count, *net.weights[i].shape), b))
         return cls(net, np.ascontiguousarray(lines), behind)
 
     def margins_at(self, draws: Indices, t: Floats, wanted: int) -> Floats:

@@ -211,9 +211,8 @@ def _until_tight(
     test, cap = boundary(claim.coverage, claim.row_confidence), sampler.cap(question, claim)
     draws, rows = test.needed(0), np.arange(len(question))
     if cap < draws:
-        raise InputError(
-            f"`n_samples` of Sampling must be at least {draws} for the anytime test along rays, got {cap}."
-        )
+        wanted = f"at least {draws} for the anytime test along rays"
+        raise InputError(f"`n_samples` of Sampling must be {wanted}, got {cap}.")
     told = {"samples": cap, "test": ANYTIME, "tolerance": sampler.tolerance}
     best: dict[int, MaxShift] = {}
     while len(rows):

@@ -266,10 +266,8 @@ class Enumeration:
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
             return f'{needs}, got {got}; use method="sampling" for other sets.'
         if question.network is not None and any("softplus(" in name for name in question.network.activations):
-            needs = (
-                "Enumeration needs units without a jump, but a Softplus falls a little where it becomes the identity"
-            )
-            return f'{needs}; use method="sampling".'
+            needs = "Enumeration needs units without a jump, but a Softplus falls a little"
+            return f'{needs} where it becomes the identity; use method="sampling".'
         if question.tied:
             needs = f"Enumeration needs parameters that are each used once, but {question.tied}"
             return f'{needs}; use method="sampling".'
@@ -447,12 +445,8 @@ class ShareEvidence(_CertainShare):
 
     def reason(self) -> str:
         """The bounds in words."""
-        ends = (
-            f"between {at_least(self.lower)} and {at_most(self.upper)}"
-            if self.lower < self.upper
-            else f"{self.lower:g}"
-        )
-        return f"the valid share is {ends}, computed without draws"
+        ends = f"between {at_least(self.lower)} and {at_most(self.upper)}"
+        return f"the valid share is {ends if self.lower < self.upper else f'{self.lower:g}'}, computed without draws"
 
     def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:
         """Whether the same bounds are computed again for the one row of a question, and decide what they did."""

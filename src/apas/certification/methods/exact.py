@@ -81,9 +81,8 @@ class Exact(Proof):
         if complaint is None and question.tied:
             return f"Exact needs parameters that are each used once, but {question.tied}; use LinearBounds or Attack."
         if complaint is None and network is not None and not is_exact(network):
-            others = sorted(
-                {n for name in network.activations for n in inner_names(name) if not is_piecewise_linear([n])}
-            )
+            names = {inner for name in network.activations for inner in inner_names(name)}
+            others = sorted(name for name in names if not is_piecewise_linear([name]))
             if others:
                 needs = "Exact needs relu, leaky_relu, hard_tanh or identity units beyond one hidden layer"
                 return f"{needs}, got {', '.join(others)}; use LinearBounds, or Cascade, which also attacks."
