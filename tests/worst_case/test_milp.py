@@ -10,8 +10,7 @@ from activation_patterns import least_margin
 from problems import network
 
 from apas import FeedForward
-from apas.optimize.highs import advise
-from apas.optimize.program import ProgramBuilder
+from apas.optimize.highs import ProgramBuilder, advise
 from apas.worst_case.decide import WorstCaseBuilder
 from apas.worst_case.intervals import rivals
 from apas.worst_case.linear import Relaxation

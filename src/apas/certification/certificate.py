@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._fields import Fields, Kinds
+from apas._fields import Fields, Kinds, Saved
 from apas._random import Stream
 from apas._typing import Floats
 from apas._validation import is_frame, read_only
@@ -351,16 +351,12 @@ class Rechecked(Protocol):
 
 
 @dataclass(frozen=True)
-class BaseEvidence:
+class BaseEvidence(Saved):
     """The unshifted model alone decided."""
 
     draws: int = 0
     failures: int = 0
     kind: ClassVar[str] = "model"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evidence as JSON values."""
-        return {"kind": "model", "draws": 0, "failures": 0}
 
     @classmethod
     def from_dict(cls, about: Fields) -> BaseEvidence:
@@ -371,7 +367,7 @@ class BaseEvidence:
 
 
 @dataclass(frozen=True)
-class BoundEvidence:
+class BoundEvidence(Saved):
     """A statement about every shift: a bound that was proved, or a shift that was found.
 
     Attributes
@@ -391,13 +387,9 @@ class BoundEvidence:
     bound: float | None
     nodes: int = 0
     exact: bool = False
-    draws: int = 0
-    failures: int = 0
+    draws: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
     kind: ClassVar[str] = "bound"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evidence as JSON values."""
-        return {"kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes, "exact": self.exact}
 
     @classmethod
     def from_dict(cls, about: Fields) -> BoundEvidence:

@@ -19,7 +19,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Box
+from apas.shifts.base import Box, in_training_order
 from apas.stats.sequential import Boundary
 from apas.worst_case.intervals import Boxes, rounding_share
 
@@ -66,15 +66,18 @@ def failures_until_decided(
     question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
 ) -> Failures:
     """Failing draws of each row from number `begin` up to the draw that decides; `before` are earlier counts."""
+    if in_training_order(question.shifts) and (question.delta != 1).any():
+        raise InputError("`delta` must be 1, or None, with models that are trained until they suffice.")
     stop = _WhenDecided(test, cap, before)
     return _sorted_failures(_failing_parts(question, stream, stop, begin, cap), len(question))
 
 
 def _failing_parts(question: Question, stream: Stream, stop: _Stop, begin: int, end: int) -> list[_Part]:
     """Failing draws of all rows from number `begin` to `end`, of each at least until it needs no more."""
-    block, parts, rows = _block(question), [_NOTHING], np.arange(len(question))
-    with Progress(end - begin, "drawing shifted models") as progress:
-        if question.n_jobs == 1 or end - begin <= block:
+    grows, parts, rows = in_training_order(question.shifts), [_NOTHING], np.arange(len(question))
+    block = 1 if grows else _block(question)  # models that are trained one after another, as many as it takes
+    with Progress(end - begin, "training models" if grows else "drawing shifted models") as progress:
+        if grows or question.n_jobs == 1 or end - begin <= block:
             return [_scan(question, stream, (begin, end), stop, block, progress)]
         while len(rows) and begin < end:
             # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
@@ -87,28 +90,6 @@ def _failing_parts(question: Question, stream: Stream, stop: _Stop, begin: int, 
                 progress.advance(b - a)
             rows, begin = stop.open(rows, join(parts[first:]), until), until
     return parts
-
-
-def failures_of_refits(
-    question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
-) -> Failures:
-    """The same on models that are trained one after another, as many as it takes."""
-    if (question.delta != 1).any():
-        raise InputError("`delta` must be 1, or None, with models that are trained until they suffice.")
-    stop, rows, parts = _WhenDecided(test, cap, before), np.arange(len(question)), [_NOTHING]
-    with Progress(cap - begin, "training models") as progress:
-        while len(rows) and begin < cap:
-            if not question.grow(begin + 1):
-                raise InputError(
-                    f"`models` must go on until every row is decided, or up to {cap}, but there are {begin}; list all."
-                )
-            drawn = question.directions(stream, begin, begin + 1)
-            column, sample, sure = _failing_pairs(question, rows, drawn, 1)
-            parts.append((rows[column], begin + sample, sure))
-            begin += 1
-            rows = stop.open(rows, parts[-1], begin)
-            progress.advance(1, f"training models: {begin} so far, {len(rows)} of {len(question)} rows open")
-    return _sorted_failures(parts, len(question))
 
 
 def _sorted_failures(parts: list[_Part], count: int, limit: int | None = None) -> Failures:
@@ -216,9 +197,11 @@ _Stop: TypeAlias = _AtCounts | _WhenDecided
 
 def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:
     shifts, moving, active = question.shifts, question.coordinates, _unproved(question)
-    found: list[_Part] = [_NOTHING]
-    begin = cut[0]
+    found, begin, grows, told = [_NOTHING], cut[0], in_training_order(shifts), None
     while begin < cut[1] and len(active):
+        if grows and not question.grow(begin + 1):
+            until = f"until every row is decided, or up to {cut[1]}"
+            raise InputError(f"`models` must go on {until}, but there are {begin}; list all.")
         until = max(stop.until(active, begin), begin + 1)
         # a whole group of directions costs no more than a part of it, and needs no copy
         end = min(begin + block, cut[1], -(-until // ALIGN) * ALIGN)
@@ -231,8 +214,10 @@ def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: in
                 seen.append((rows[column], begin + sample, sure))
         found += seen[1:]
         active = stop.open(active, join(seen), end)
+        if grows:
+            told = f"training models: {end} so far, {len(active)} of {len(question)} rows open"
         if progress is not None:
-            progress.advance(end - begin)
+            progress.advance(end - begin, told)
         begin = end
     return join(found)
 

@@ -17,8 +17,7 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import shape_of, units_of
-from apas.optimize.highs import FEASIBILITY, INTEGRALITY, advise, verified_bound
-from apas.optimize.program import Program, ProgramBuilder
+from apas.optimize.highs import FEASIBILITY, INTEGRALITY, Program, ProgramBuilder, advise, verified_bound
 from apas.worst_case.attack import RivalPushes, UnitPushes, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.intervals import Boxes, is_exact, rivals

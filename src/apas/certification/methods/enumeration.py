@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._fields import Fields
+from apas._fields import Fields, Saved
 from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
@@ -425,7 +425,7 @@ def _reason(found: Split, failed: bool, volumes: Partition | None, time_limit: f
 
 
 @dataclass(frozen=True)
-class ShareEvidence(_CertainShare):
+class ShareEvidence(_CertainShare, Saved):
     """Bounds on the share of valid shifts, computed from its law and rounded outward to nine decimals.
 
     They are no closer than it took to decide the claim.
@@ -433,8 +433,8 @@ class ShareEvidence(_CertainShare):
 
     lower: float
     upper: float
-    draws: int = 0
-    failures: int = 0
+    draws: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
     kind: ClassVar[str] = "share"
 
     def verdict(self, coverage: float) -> Verdict:
@@ -464,10 +464,6 @@ class ShareEvidence(_CertainShare):
         if witness is not None and confirmed_witness(question, 0, witness.parameters(question.model)) is None:
             return False, "its witness does not lie in the set or does not break the row"
         return now.verdict(claim.coverage) is certificate.verdict, f"computed again: {now.reason()}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evidence as JSON values."""
-        return {"kind": self.kind, "lower": self.lower, "upper": self.upper}
 
     @classmethod
     def from_dict(cls, about: Fields) -> ShareEvidence:

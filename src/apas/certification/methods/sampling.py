@@ -295,8 +295,7 @@ class Sampling:
         if as_listed:  # all of them: their order was chosen by somebody
             found = failing_draws.first_failures(question, stream, cap, cap + 1, cap + 1)
         else:
-            scan = failing_draws.failures_until_decided if question.listed is None else failing_draws.failures_of_refits
-            found = scan(question, stream, test, begin, cap, counts)
+            found = failing_draws.failures_until_decided(question, stream, test, begin, cap, counts)
 
         def answer(i: int) -> Certificate:
             verdict, evidence = _ended(replace(past[i], samples=cap), test, *found.of(i), listed=as_listed)
