@@ -186,6 +186,8 @@ def moving_products(low: Floats, high: Floats, w: Floats, reach: Floats, delta: 
     return least, most
 
 
+#: Rows whose layers are held at a time.
+ROWS = 4096
 #: Added to magnitudes, so that a rounding allowance also covers products that underflow.
 TINY = 2.0**-960
 
@@ -333,6 +335,9 @@ class Boxes:
         return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
 
     def _bound(self, delta: Floats) -> Floats:
+        if len(self.net.activations) > 1 and len(delta) > ROWS:
+            parts = np.array_split(np.arange(len(delta)), -(-len(delta) // ROWS))
+            return np.concatenate([self.take(rows)._bound(delta[rows]) for rows in parts])
         low, high = self._pre_activations(delta)
         rises = self.net.activations and "softplus(" not in self.net.activations[-1]  # which falls a little at a jump
         if rises and self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:

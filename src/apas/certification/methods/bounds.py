@@ -213,8 +213,6 @@ class Proof:
     name: ClassVar[str]
     #: Of several methods a `Cascade` asks the tightest for the largest shift.
     tightness: ClassVar[int]
-    #: How rows in a box are decided: see `apas.worst_case.decide`.
-    steps: ClassVar[Sequence[str]]
     time_limit: float = np.inf
 
     def claim(self, question: Question) -> Every:
@@ -232,12 +230,6 @@ class Proof:
                 instead = "Exact, which asks every model, or Sampling"
             return f"{name} needs shifts in a box (LinfShifts) here, got {question.shifts!r}; use {instead}."
         return complaint
-
-    def run(self, question: Question, stream: Stream) -> list[Certificate]:
-        """One certificate per row."""
-        if isinstance(question.embedded.geometry, Box):
-            return decide_rows(question, self.name, self.steps, self.time_limit)
-        return decide_together(question, self.name)
 
     def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: Any = None) -> list[MaxShift]:
         """The largest delta that is proved, in closed form or by bisection; the stream is not used."""
@@ -261,7 +253,6 @@ class IntervalBounds(Proof):
 
     name: ClassVar[str] = "interval"
     tightness: ClassVar[int] = 1
-    steps: ClassVar[Sequence[str]] = ("interval",)
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes, balls and sparse sets of shifts, else why not."""
@@ -269,6 +260,12 @@ class IntervalBounds(Proof):
         if question.network is not None and isinstance(question.geometry, Region):
             return None
         return super().unsupported(question)
+
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
+        """One certificate per row."""
+        if isinstance(question.embedded.geometry, Box):
+            return decide_rows(question, self.name, ("interval",))
+        return decide_together(question, self.name)
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """A set that contains every margin, per row."""
@@ -284,4 +281,7 @@ class LinearBounds(Proof):
 
     name: ClassVar[str] = "linear"
     tightness: ClassVar[int] = 2
-    steps: ClassVar[Sequence[str]] = ("interval", "linear")
+
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
+        """One certificate per row."""
+        return decide_rows(question, self.name, ("interval", "linear"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
@@ -16,7 +15,7 @@ from apas.certification.api import OutputRange
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
 from apas.certification.failing_draws import drawn_blocks
-from apas.certification.methods.bounds import Proof, every, proved_ranges
+from apas.certification.methods.bounds import Proof, decide_rows, decide_together, every, proved_ranges
 from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.errors import InputError
@@ -57,7 +56,6 @@ class Exact(Proof):
     time_limit: float = 60.0
     name: ClassVar[str] = "exact"
     tightness: ClassVar[int] = 3
-    steps: ClassVar[Sequence[str]] = ALL_STEPS
 
     def __post_init__(self) -> None:
         number = isinstance(self.time_limit, Real) and not isinstance(self.time_limit, bool | np.bool_)
@@ -92,7 +90,9 @@ class Exact(Proof):
         """One certificate per row."""
         if isinstance(question.geometry, Finite):
             return _asked_each(question, len(question.geometry.models), self.name)
-        return super().run(question, stream)
+        if isinstance(question.embedded.geometry, Box):
+            return decide_rows(question, self.name, ALL_STEPS, self.time_limit)
+        return decide_together(question, self.name)
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """The least and the largest margin, attained up to rounding where two classes allow it."""
