@@ -157,7 +157,7 @@ def least_cost_with_tolerance(model: Any, X: Any, space: Any, offers: Any, share
     it takes to get to an accepted row from the input that has been moved by as much, and that is an exact program.
     """
     import apas
-    from apas.models.as_model import encoded_rows
+    from apas.models.base import encoded_rows
 
     low, high = np.array([feature.ends for feature in space]).T
     net, step = apas.as_model(model), 1e-4 * (high - low)

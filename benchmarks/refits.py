@@ -22,8 +22,7 @@ from threadpoolctl import threadpool_limits
 import apas
 from apas._typing import Floats
 from apas.counterfactuals.result import Counterfactuals
-from apas.models.as_model import as_model
-from apas.models.base import ModelWrapper
+from apas.models.base import ModelWrapper, as_model
 from apas.paper.data_folder import data_folder
 
 ROWS, INPUTS, SEARCHED, CERTIFYING, JUDGES = 4000, 25, 40, 93, 200

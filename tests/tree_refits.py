@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import apas
 from apas.counterfactuals.search.leaf_table import LeafSweeps, LeafTable, RowGrid
 from apas.counterfactuals.sources.base import Search, Task
-from apas.models.as_model import encoded_rows
+from apas.models.base import encoded_rows
 
 
 def loans(count: int = 300) -> tuple[pd.DataFrame, np.ndarray]:

@@ -64,8 +64,7 @@ from apas.errors import (
     Unsupported as Unsupported,
 )
 from apas.metrics.api import Evaluation as Evaluation, evaluate as evaluate
-from apas.models.as_model import as_model as as_model
-from apas.models.base import Model as Model, Parameters as Parameters
+from apas.models.base import Model as Model, Parameters as Parameters, as_model as as_model
 from apas.models.feedforward import FeedForward as FeedForward
 from apas.models.files.formats import load_model as load_model, save_model as save_model
 from apas.models.parametric import ParametricModel as ParametricModel

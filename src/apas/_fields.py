@@ -1,19 +1,57 @@
-"""JSON objects of files: each field is checked when it is taken, and a kind of object says which class reads it."""
+"""JSON of files: each field is checked when it is taken, and a kind of object says which class reads it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 from apas.errors import InputError
 
 _SHA256 = frozenset("0123456789abcdef")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _Kind = TypeVar("_Kind")
+
+
+def parse_json(path: Path, raw: bytes, what: str = "", *, finite: bool = False) -> Any:
+    """Decode JSON in which no key occurs twice, or say in one sentence why it is none."""
+    try:
+        numbers: dict[str, Any] = {"parse_constant": _not_json, "parse_float": _finite} if finite else {}
+        content = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, **numbers)
+        if _HALF.search(raw):  # half a character without its other half can be neither printed nor stored
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except (ValueError, RecursionError) as error:  # ValueError: bad encoding, bad JSON, numbers of too many digits
+        first = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{what}{path} is not valid JSON: {first}.") from None
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:20]} is beyond floats")
+    return number
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys occur once: readers differ on which of two to believe."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        first = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {first[:40]!r} occurs twice in an object")
+    return found
 
 
 def _typed(kind: type[_Kind], wanted: str) -> Callable[[Fields, str], _Kind]:

@@ -18,7 +18,7 @@ import apas
 from apas import Candidate, Counterfactuals, Feature, FeatureSpace, FeedForward, InputError, Status, Unsupported
 from apas._random import Stream
 from apas.datasets import CATEGORICAL, LOAN_FEATURES, NUMERIC, make_loans
-from apas.models.as_model import encoded_rows
+from apas.models.base import encoded_rows
 
 LOANS = make_loans(600)
 FEATURES = list(LOAN_FEATURES)

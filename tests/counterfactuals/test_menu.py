@@ -13,7 +13,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import apas
 from apas import InputError, MenuStatus
-from apas.models.as_model import predicted_classes
+from apas.models.base import predicted_classes
 
 NAMES = ("income", "debt")
 

@@ -9,7 +9,7 @@ from random_spaces import random_feature, random_network, random_rows
 import apas
 from apas import FeatureSpace, Sampling
 from apas._random import Stream
-from apas.models.as_model import encoded_rows
+from apas.models.base import encoded_rows
 
 #: Features with limits, since the program needs them; numbers are scaled, so that networks of ordinary weights see them all.
 BOUNDED = ("ranged", "listed", "integer", "ordinal", "categorical", "binary")

@@ -14,8 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import apas
-from apas.models.as_model import predicted_classes
-from apas.models.base import Dense, Described, LibraryBacked, Model, Named, Raw, Scaled, offers
+from apas.models.base import Dense, Described, LibraryBacked, Model, Named, Raw, Scaled, offers, predicted_classes
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = (X[:, 0] > 0).astype(int)

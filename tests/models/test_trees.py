@@ -18,8 +18,7 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier
 
 import apas
-from apas.models.as_model import encoded_rows
-from apas.models.base import Leaves, offers
+from apas.models.base import Leaves, encoded_rows, offers
 from apas.models.trees import Trees
 
 

@@ -9,8 +9,18 @@ from sklearn.ensemble import RandomForestClassifier
 import apas
 from apas.certification.question import Question
 from apas.metrics.api import validity
-from apas.models.as_model import encoded_rows, predicted_classes
-from apas.models.base import CAPABILITIES, Dense, Differentiable, Model, ModelWrapper, Predicts, Scaled, offers
+from apas.models.base import (
+    CAPABILITIES,
+    Dense,
+    Differentiable,
+    Model,
+    ModelWrapper,
+    Predicts,
+    Scaled,
+    encoded_rows,
+    offers,
+    predicted_classes,
+)
 from apas.shifts.base import coordinates
 
 X = np.random.default_rng(0).normal(size=(60, 2))

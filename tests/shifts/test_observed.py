@@ -39,7 +39,7 @@ OTHERS = [network(seed) for seed in range(1, 6)]
 
 
 def margins(shifts, model, points, target, numbers, delta=1.0):
-    encoded = apas.models.as_model.encoded_rows(model, points)[1]
+    encoded = apas.models.base.encoded_rows(model, points)[1]
     directions = np.array(numbers, dtype=float)[:, None]
     return drawn_margins(shifts, model, points, encoded, target, directions, delta)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from apas.certification.region_claims import asked_regions, certify_sizes, check
 from apas.certification.results import Certificates, UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
 from apas.errors import InputError, Unsupported
-from apas.models.base import Named, offers
+from apas.models.base import Capability, Named, offers
 from apas.shifts.base import Listed, Refitted, ShiftSet
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ def certify(
     return Certificates(items, **question.context, inputs=inputs, feature_names=names, model=net)
 
 
-@runtime_checkable
-class FromInputs(Protocol):
+class FromInputs(Capability, Protocol):
     """Rows that were made from others in a space, as `generate` returns them."""
 
     points: Any

@@ -21,8 +21,7 @@ from apas._typing import Floats, Indices, Integers
 from apas._validation import check_number
 from apas.certification.question import SHIFTS, Question, pick
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import Described, Model, ModelWrapper, class_indices, offers
+from apas.models.base import Described, Model, ModelWrapper, as_model, class_indices, encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Box, ShiftSet
 from apas.worst_case.enumeration.box_bounds import margin_ranges, margin_slopes

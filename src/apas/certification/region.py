@@ -23,8 +23,7 @@ from apas._typing import Floats
 from apas._validation import check_flag, check_integer, is_frame
 from apas.display.numbers import exactly, plain
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import encoded_rows
-from apas.models.base import Described, Named, Raw, offers
+from apas.models.base import Described, Named, Raw, encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.worst_case.regions import AffineBox, least_margin_every, rounding_band
 

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from apas._fields import parse_json
 from apas._validation import check_texts, is_path
 from apas.certification.results import Certificates
 from apas.contracts.audit import certificates_of
@@ -18,7 +19,6 @@ from apas.contracts.certificate_file import read_content, read_object, read_rows
 from apas.contracts.certificate_lines import write_line, write_sorted
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
-from apas.models.files.json import parse_json
 
 #: What differs between two promises of one table, and what a later version of apas writes differently.
 _OWN, _WRITER = ("certificates", "digest"), "versions"

@@ -38,8 +38,7 @@ from apas.contracts.verify_evidence import Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
 from apas.errors import ApasError, InputError
-from apas.models.as_model import as_model
-from apas.models.base import Model, offers
+from apas.models.base import Model, as_model, offers
 from apas.models.digest import model_digest
 from apas.shifts.base import Fingerprinted, Incomplete, Listed, coordinates
 

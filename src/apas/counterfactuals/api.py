@@ -45,8 +45,7 @@ from apas.counterfactuals.space.encoder import CodedModel, probe_rows
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model
-from apas.models.base import Dense, Differentiable, Leaves, Raw, ReadsOnce, offers
+from apas.models.base import Dense, Differentiable, Leaves, Raw, ReadsOnce, as_model, offers
 from apas.shifts.base import Listed, ShiftSet
 from apas.shifts.observed import ObservedShifts
 

@@ -16,8 +16,7 @@ from apas.certification.question import Question
 from apas.counterfactuals.api import generate
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.errors import InputError
-from apas.models.as_model import as_model
-from apas.models.base import offers
+from apas.models.base import as_model, offers
 from apas.models.digest import model_digest
 from apas.shifts.base import Fingerprinted
 

@@ -34,8 +34,7 @@ from apas.counterfactuals.space.space import FeatureSpace, default_space
 from apas.display.numbers import at_least, plain
 from apas.display.tables import html_table
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model, encoded_rows, predicted_classes
-from apas.models.base import Model, offers
+from apas.models.base import Model, as_model, encoded_rows, offers, predicted_classes
 from apas.shifts.base import Listed, ShiftSet
 from apas.stats import allowed_failures
 

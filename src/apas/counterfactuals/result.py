@@ -18,8 +18,7 @@ from apas.counterfactuals.space.feature import is_changed, is_same
 from apas.counterfactuals.space.space import FeatureSpace, check_space, own_columns, read_off
 from apas.display.numbers import at_most, plain
 from apas.errors import InputError
-from apas.models.as_model import as_model, encoded_rows, predicted_classes
-from apas.models.base import Model, Named, offers
+from apas.models.base import Model, Named, as_model, encoded_rows, offers, predicted_classes
 from apas.models.digest import model_digest
 from apas.shifts.base import ShiftSet
 from apas.shifts.linf import LinfShifts

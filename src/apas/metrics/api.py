@@ -23,8 +23,7 @@ from apas.display.numbers import plain
 from apas.display.tables import html_table
 from apas.errors import InputError, Unsupported
 from apas.metrics.distance import count_violations, distance_to_data, l1, linf, lof, share_changed
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import Model, Predicts, Raw, needs_strict, offers, valid
+from apas.models.base import Model, Predicts, Raw, as_model, encoded_rows, needs_strict, offers, valid
 from apas.shifts.base import ShiftSet
 
 if TYPE_CHECKING:

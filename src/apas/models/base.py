@@ -1,4 +1,4 @@
-"""What a model offers, its parameters as one vector, and wrappers that offer what is inside them.
+"""What a model offers, its parameters as one vector, wrappers that offer what is inside them, and `as_model`.
 
 The margin of a row is ``logit(p) - logit(threshold)`` towards class 1 of two and its negative towards class 0 (for
 scores compared with a threshold themselves: ``score - threshold``), else the wanted score minus the best other one.
@@ -7,7 +7,8 @@ scores compared with a threshold themselves: ``score - threshold``), else the wa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from inspect import get_annotations
@@ -17,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._typing import Array, Bools, Floats, Indices
-from apas.errors import InputError
+from apas._validation import check_matrix, check_numbers, is_path
+from apas.errors import InputError, Unsupported
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -134,6 +136,11 @@ def members(capability: Any) -> tuple[str, ...]:
 
 
 @runtime_checkable
+class Capability(Protocol):
+    """What something may offer besides what all of its kind do; `offers` asks for it by its members."""
+
+
+@runtime_checkable
 class Predicts(Protocol):
     """A classifier that need not have parameters; where nothing but the class is known, margins are 1 or -1."""
 
@@ -161,8 +168,7 @@ class Model(Predicts, Protocol):
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
 
 
-@runtime_checkable
-class Named(Protocol):
+class Named(Capability, Protocol):
     """A model that knows the names of its columns."""
 
     @property
@@ -170,8 +176,7 @@ class Named(Protocol):
         """Names of the columns a user passes, or None."""
 
 
-@runtime_checkable
-class Raw(Protocol):
+class Raw(Capability, Protocol):
     """A model that takes rows in raw units and turns them into model units itself."""
 
     @property
@@ -190,8 +195,7 @@ class Dense(Protocol):
         """Give the same network as a `FeedForward`."""
 
 
-@runtime_checkable
-class Chained(Protocol):
+class Chained(Capability, Protocol):
     """A model that is a dense network but for how its parameters stand in it."""
 
     def dense_chain(self) -> DenseChain | None:
@@ -212,16 +216,29 @@ class Differentiable(Protocol):
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
 
 
-@runtime_checkable
-class Scaled(Protocol):
+class Gradients:
+    """Both members of `Differentiable` from one function of rows, positions of their classes, moves, and by what."""
+
+    classes: tuple[Any, ...]
+    _gradients: Callable[..., tuple[Floats, Floats]]
+
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, class_indices(self.classes, target, len(X)), moves, by_input=True)
+
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, class_indices(self.classes, target, len(X)), moves, by_input=False)
+
+
+class Scaled(Capability, Protocol):
     """A model that knows how large the numbers get inside it."""
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
 
 
-@runtime_checkable
-class Arithmetic(Protocol):
+class Arithmetic(Capability, Protocol):
     """A model that knows in which arithmetic it is computed where it is used; all others are taken at their word."""
 
     @property
@@ -229,32 +246,28 @@ class Arithmetic(Protocol):
         """The name of its floating point numbers: "float64" or "float32"."""
 
 
-@runtime_checkable
-class LibraryBacked(Protocol):
+class LibraryBacked(Capability, Protocol):
     """A model made from another library's object, which can be asked for its own opinion."""
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the raw rows `X` according to the library that trained the model."""
 
 
-@runtime_checkable
-class ReadsOnce(Protocol):
+class ReadsOnce(Capability, Protocol):
     """A model whose preprocessing takes long, and its library's opinion goes through it: both can be had in one go."""
 
     def encode_and_classify(self, X: Any) -> tuple[Floats, Array]:
         """What `encode` and `library_classes` say of the raw rows `X`."""
 
 
-@runtime_checkable
-class Described(Protocol):
+class Described(Capability, Protocol):
     """A model whose architecture (and preprocessing) can be written down."""
 
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides the parameters, as JSON values."""
 
 
-@runtime_checkable
-class ReadsCells(Protocol):
+class ReadsCells(Capability, Protocol):
     """A model that takes rows as they are: its units of a number are the user's, and other cells have codes."""
 
     @property
@@ -262,24 +275,21 @@ class ReadsCells(Protocol):
         """Whether it does."""
 
 
-@runtime_checkable
-class Learned(Protocol):
+class Learned(Capability, Protocol):
     """A model that has learned something else than parameters, such as trees."""
 
     def content_digest(self) -> str:
         """SHA-256 over all of it."""
 
 
-@runtime_checkable
-class Leaves(Protocol):
+class Leaves(Capability, Protocol):
     """A model that may be an ensemble of trees."""
 
     def trees(self) -> Trees | None:
         """Its trees, as encoded rows meet them, or None if it has none that can be read."""
 
 
-@runtime_checkable
-class FromEstimator(Protocol):
+class FromEstimator(Capability, Protocol):
     """A model that was read from a fitted classifier, which can be written to a file and fitted anew."""
 
     @property
@@ -296,11 +306,13 @@ def not_fitted(estimator: object) -> InputError:
     return InputError(f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first.")
 
 
-def by_delta(delta: float | Floats, rows: int) -> Iterator[tuple[float, Indices]]:
-    """Sizes of shifts, and the rows that share each: they share the shifted models, too."""
-    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (rows,))
+def by_delta(delta: float | Floats, target: Any, count: int) -> Iterator[tuple[float, Indices, Any]]:
+    """Sizes of shifts, the rows that share each (they share the shifted models, too), and what these rows want."""
+    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (count,))
+    each = isinstance(target, np.ndarray) and target.shape == (count,)
     for size in np.unique(sizes).tolist():
-        yield size, np.flatnonzero(sizes == size)
+        rows = np.flatnonzero(sizes == size)
+        yield size, rows, target[rows] if each else target
 
 
 #: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.
@@ -379,3 +391,118 @@ class ModelWrapper:
     def parameters(self) -> Parameters:
         """Parameters of the inner model; none if it can only predict."""
         return getattr(self._inner, "parameters", NO_PARAMETERS)
+
+
+def as_model(
+    obj: Any,
+    *,
+    output: str | None = None,
+    threshold: float = 0.5,
+    classes: Sequence[Any] | None = None,
+    input_shape: Sequence[int] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Model:
+    """Turn a fitted classifier into a model whose parameters can be shifted, without changing it.
+
+    Parameters
+    ----------
+    obj : object
+        A fitted scikit-learn classifier (`MLPClassifier`, `LogisticRegression`, `LinearSVC`, `SGDClassifier`,
+        `RidgeClassifier`, `Perceptron`, `LinearDiscriminantAnalysis`), a `Pipeline` whose last step is one of
+        them, a `torch.nn.Module`, a `keras.Model` of dense layers, a `FeedForward`, or any object with the five
+        members of `Model`. A module is looked at as it is now, in eval mode.
+    output : {"logit", "probability", "logits", "probabilities"}, optional
+        What the numbers of a module or Keras model are, unless its last layer is a sigmoid or softmax that says so.
+    threshold : float, default 0.5
+        From which probability on a binary classifier or module is taken to say class 1.
+    classes : sequence, optional
+        Labels of a module's classes; (0, 1) or 0..m-1 unless given.
+    input_shape : sequence of int, optional
+        Shape of one input of a module, such as (1, 28, 28), unless its first layer says how many numbers it takes; rows
+        of `X` hold them in C order.
+    feature_names : sequence of str, optional
+        Names of the columns; those the estimator was fitted with unless given.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> as_model(LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])).classes
+    ('no', 'yes')
+    """
+    if is_path(obj):
+        raise InputError(f"`model` must be a model, got the path {str(obj)!r}; read it with apas.load_model(path).")
+    if isinstance(obj, type):
+        must = f"`model` must be a fitted model, got the class {obj.__name__} itself;"
+        raise InputError(f"{must} make one and fit it first.")
+    chosen: dict[str, Any] = {"output": output, "classes": classes, "input_shape": input_shape}
+    if offers(obj, Predicts):
+        chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
+        return _without_options(obj if hasattr(obj, "parameters") else ModelWrapper(obj), chosen)
+    libraries = {cls.__module__.split(".")[0] for cls in type(obj).__mro__}
+    if "skorch" in libraries:
+        from apas.models.torch.adapter import from_skorch
+
+        return from_skorch(obj, **chosen, threshold=threshold, feature_names=feature_names)  # type: ignore[no-any-return]
+    if libraries & {"xgboost", "lightgbm", "catboost"}:  # before scikit-learn, whose classes they inherit from
+        from apas.models.predictor import from_booster
+
+        return _without_options(from_booster(obj, threshold=threshold, feature_names=feature_names), chosen)
+    if "sklearn" in libraries or (hasattr(obj, "classes_") and hasattr(obj, "predict")):
+        from apas.models.sklearn import from_sklearn
+
+        return _without_options(from_sklearn(obj, threshold=threshold, feature_names=feature_names), chosen)
+    keras = sys.modules.get("keras")  # before PyTorch, which may be what Keras computes with
+    if keras is not None and isinstance(obj, getattr(keras, "Model", ())):
+        from apas.models.keras import from_keras
+
+        return from_keras(obj, **chosen, threshold=threshold, feature_names=feature_names)  # type: ignore[no-any-return]
+    torch = sys.modules.get("torch")  # whoever has a module has imported it
+    if torch is not None and isinstance(obj, torch.nn.Module):
+        from apas.models.torch.adapter import from_torch
+
+        with torch.inference_mode(False):  # what is made in that mode never has gradients
+            return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
+    raise Unsupported(
+        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot read; pass a fitted classifier "
+        "with classes_ and predict_proba or decision_function, a PyTorch module, a Keras model, an apas.FeedForward, "
+        "an object with the members classes, n_features, parameters, margin, shifted_margins, or an apas.Predictor "
+        "of a function."
+    )
+
+
+def _without_options(model: Any, options: dict[str, Any]) -> Model:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(f"`{given[0]}` of as_model does not apply to {model!r}, which says so itself; leave it out.")
+    return model  # type: ignore[no-any-return]  # one that can only predict lacks what moves: `Question.ask` says so
+
+
+def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
+    """Rows as the user gave them (a copy), and in model units."""
+    names = model.feature_names if offers(model, Named) else None
+    raw = model if offers(model, Raw) else None
+    points = check_matrix(X, model.n_features if raw is None else raw.n_raw_features, names).copy()
+    if not len(points):
+        return points, np.empty((0, model.n_features))
+    return points, check_numbers(points, names) if raw is None else raw.encode(points)
+
+
+def encoded_and_classified(model: Predicts, X: Any) -> tuple[Floats, Array | None]:
+    """Rows in model units, and what its own library says of them, None if it would have to be asked by itself."""
+    if not offers(model, ReadsOnce) or not offers(model, Raw) or not len(X):
+        return encoded_rows(model, X)[1], None
+    names = model.feature_names if offers(model, Named) else None
+    return model.encode_and_classify(check_matrix(X, model.n_raw_features, names).copy())
+
+
+def predicted_classes(model: Predicts, X: Floats, towards: Floats | None = None) -> tuple[Array, Floats]:
+    """Classes that `model` gives rows in model units, and how far each row is from another class."""
+    # `towards` are the margins towards class 1 of two, if they are known.
+    classes = model.classes
+    labels = np.empty(len(classes), dtype=object)
+    labels[:] = classes
+    if len(labels) == 2:
+        margin = model.margin(X, classes[1]) if towards is None else towards
+        return labels[(margin >= 0).astype(int)], np.abs(margin)
+    margins = np.stack([model.margin(X, label) for label in classes], axis=-1)
+    return labels[margins.argmax(axis=-1)], margins.max(axis=-1)

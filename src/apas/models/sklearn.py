@@ -33,7 +33,7 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
     if type(final).__name__ == "MLPClassifier" or type(final).__name__ in LINEAR:
         return SklearnModel(estimator, encoder, _network(final, threshold), names, threshold)
     if encoder is not None:
-        from apas.models.as_model import as_model  # which imports this module
+        from apas.models.base import as_model  # which imports this module
 
         return PipelineModel(estimator, encoder, as_model(final, threshold=threshold), names, threshold)
     fitted = getattr(estimator, "feature_names_in_", None)

@@ -15,7 +15,7 @@ from apas.contracts.audit import AuditReport, Outcome, audit
 from apas.contracts.ledger import Ledger
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model
+from apas.models.base import as_model
 from apas.models.predictor import Predictor
 from apas.report.api import write_report
 from apas.shifts.distance import read_model

@@ -22,8 +22,8 @@ from apas._typing import Bools, Floats, Indices
 from apas._validation import check_number
 from apas.display.numbers import at_most, plain
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import Arithmetic, Dense, FromEstimator, Model, Parameters, class_indices, offers
+from apas.models import base as models
+from apas.models.base import Dense, Model, Parameters, as_model, class_indices, encoded_rows, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import ShiftWords
@@ -278,9 +278,9 @@ class DataChange(ChangedTable):
         if network is None or len(model.classes) != 2 or network.weights[-1].shape[1] != 1:
             what = "a linear classifier or a dense network with two classes and one score"
             raise Unsupported(f"DataChange needs {what}, got {model!r}; use apas.ObservedShifts(apas.retrain(...)).")
-        if network.given_biases[-1] is None or (offers(model, Arithmetic) and model.dtype == "float32"):
+        if network.given_biases[-1] is None or (offers(model, models.Arithmetic) and model.dtype == "float32"):
             raise Unsupported(f"DataChange needs a model in float64 whose last layer has an intercept, got {model!r}.")
-        if offers(model, FromEstimator):
+        if offers(model, models.FromEstimator):
             self._compare(model.estimator)
         return self._behind(model, network, self.X, self.y, self.sample_weight)
 

@@ -22,8 +22,7 @@ from apas._validation import check_integer
 from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import ABSENT, Described, Model, Parameters, offers
+from apas.models.base import ABSENT, Described, Model, Parameters, as_model, encoded_rows, offers
 from apas.shifts.box_rounding import box_distances
 
 if TYPE_CHECKING:

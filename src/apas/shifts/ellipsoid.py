@@ -15,8 +15,7 @@ from apas._random import LARGEST, Stream, standard_normals, unit_ball
 from apas._typing import Bools, Floats
 from apas._validation import check_number
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import ABSENT, Dense, Model, Parameters, offers
+from apas.models.base import ABSENT, Dense, Model, Parameters, as_model, encoded_rows, offers
 from apas.shifts.base import NORMAL_WORDS, Ellipsoid, ShiftWords, ball_share, magnitudes
 from apas.shifts.fit_problem import last_layer_rows, slope
 from apas.shifts.selection import ParameterShifts, check_layers, placed, read_names, read_numbers

@@ -1,4 +1,17 @@
-"""`LinfShifts`, boxes of shifts: every parameter moves by at most delta, independently of the others."""
+"""`LinfShifts`, boxes of shifts: every parameter moves by at most delta, independently of the others.
+
+Margins that are linear in the shift are weighted sums of uniform numbers, between proved bounds on their distribution:
+let ``S = sum of c_i u_i`` with independent u_i uniform on [-1, 1] and all c_i >= 0, and C their sum. For ``|t| < C``
+take ``L = C + |t|``: then ``|t - S| < L`` but for the ends, where the sign function has the Fourier series
+``sgn(y) = 4 / pi * sum over odd k of sin(pi k y / L) / k``. Its expectation at ``y = t - S`` is, S being symmetric,
+
+``2 P(S <= t) - 1 = 4 / pi * sum over odd k of sin(pi k t / L) / k * product of sinc(k c_i / L)``,
+
+with ``sinc(x) = sin(pi x) / (pi x)``: an equation, since nothing lies beyond the period, so that truncation alone has
+to be bounded. Every factor is at most ``min(1, L / (pi k c_i))``: of the j largest c_i the term k is then at most
+``A_j / k**(j + 1)``, where A_j is the product of their ``L / (pi c_i)``, and the terms from k = K on, every second one,
+add up to at most ``A_j (K**-(j + 1) + K**-j / (2 j))``. The best j counts.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +19,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.models.base import Parameters
 from apas.shifts.base import Box, Ends
 from apas.shifts.selection import BoxedShifts
-from apas.stats.uniform_sums import uniform_sum_share
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -63,3 +77,56 @@ class LinfShifts(BoxedShifts):
         """The set itself in words."""
         movers, size, fixed = self._words(parameters)
         return f"the box in which {movers} moves by at most {size}{fixed}"
+
+
+#: How many terms of the series are summed up, one number after the other, while the bounds are not close enough.
+TERMS = (16, 64, 512, 4096)
+#: Bounds that are this close are close enough.
+CLOSE = 1e-11
+
+
+def uniform_sum_share(sizes: Floats, level: float, decides: float | None = None) -> tuple[float, float]:
+    """Bounds on P(S <= level), where S is the sum of ``sizes[i] * u_i`` with independent u_i uniform on [-1, 1].
+
+    No closer than it takes to know on which side of `decides` it lies, if that is given. They hold in real arithmetic
+    for the very numbers that are given.
+
+    >>> [round(bound, 8) for bound in uniform_sum_share(np.array([1.0, 1.0]), 1.0)]
+    [0.875, 0.875]
+    """
+    sizes = -np.sort(-sizes[sizes > 0])
+    # the sum of n numbers is off by less than n rounding errors of it: beyond that, all or nothing is certain
+    whole = float(sizes.sum()) * (1 + len(sizes) * 2.0**-52)
+    if not len(sizes) or abs(level) >= whole:
+        return (1.0, 1.0) if level >= 0 else (0.0, 0.0)
+    if len(sizes) == 1:
+        share = 0.5 + 0.5 * level / sizes[0]
+        return max(0.0, share - 2.0**-52), min(1.0, share + 2.0**-52)
+    low, high, total, done = 0.0, 1.0, 0.0, 0
+    period = whole + abs(level)  # a longer one than needed does no harm
+    rates = sizes / period
+    slopes = np.cumsum(np.log(1 / (math.pi * rates)))  # log A_j
+    for terms in TERMS:
+        k = np.arange(2 * done + 1, 2 * terms, 2.0)
+        factors = np.sinc(k[:, None] * rates).prod(axis=1)
+        total += float((np.sin(math.pi * level / period * k) / k * factors).sum())
+        error = _truncated(slopes, 2 * terms + 1) + _rounded(len(sizes), terms)
+        low, high = max(low, 0.5 + 2 / math.pi * total - error), min(high, 0.5 + 2 / math.pi * total + error)
+        done = terms
+        if high - low <= 2 * CLOSE or (decides is not None and not low < decides <= high):
+            break
+    return low, high
+
+
+def _truncated(slopes: Floats, first: int) -> float:
+    """What the terms from number `first` on can add to the share."""
+    j = np.arange(1, len(slopes) + 1)
+    logs = slopes - (j + 1) * math.log(first) + np.log1p(first / (2 * j))
+    # a thousandth to spare, since logarithms of up to thousands of factors are off in their last digits
+    return 2 / math.pi * math.exp(min(0.0, float(logs.min()))) * 1.001
+
+
+def _rounded(count: int, terms: int) -> float:
+    """What rounding can add: with units of 2**-53, each factor is off by less than 24 and a sine of x by 4 x + 8."""
+    # the terms are divided by k, the reciprocals of which add up to less than 1 + log(terms)
+    return 2.0**-53 * 24 * ((count + 2) * (1 + math.log(terms)) + terms)

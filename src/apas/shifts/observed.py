@@ -15,8 +15,7 @@ from apas._random import Stream
 from apas._typing import Floats
 from apas._validation import check_integer, is_frame
 from apas.errors import GuaranteeWarning, InputError
-from apas.models.as_model import encoded_rows
-from apas.models.base import ROUNDING, Described, Model, Parameters, Raw, Scaled, offers
+from apas.models.base import ROUNDING, Described, Model, Parameters, Raw, Scaled, encoded_rows, offers
 from apas.models.digest import model_digest, unidentified
 from apas.shifts.base import Finite, ShiftWords, Sizes, magnitudes
 from apas.shifts.distance import read_model

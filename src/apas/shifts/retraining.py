@@ -17,18 +17,16 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from apas._atomic import write_text
-from apas._fields import Fields
+from apas._fields import Fields, parse_json
 from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
 from apas._typing import Integers
 from apas._validation import check_flag, check_integer, check_jobs
 from apas.display.progress import Progress
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.as_model import as_model
-from apas.models.base import FromEstimator, Model, Predicts, offers
+from apas.models.base import FromEstimator, Model, Predicts, as_model, offers
 from apas.models.digest import canonical, model_digest
 from apas.models.files.formats import load_model, save_model
-from apas.models.files.json import parse_json
 from apas.shifts import distance
 
 _Caught = list[tuple[type[Warning], str]]

@@ -13,7 +13,7 @@ from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, _KnownRows, rows_of_class
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
-from apas.models.as_model import predicted_classes
+from apas.models.base import predicted_classes
 
 
 def question(seed: int, distance: str, rows: int = 90) -> tuple[Task, np.ndarray]:

@@ -36,7 +36,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
-from apas.models.forward import margins_from_scores, parameter_gradients
+from apas.models.forward import gradients, margins_from_scores
 from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical, LinearShare, OtherMoves
 from apas.shifts.box_rounding import inside_box
 from apas.shifts.fit_problem import last_layer_rows
@@ -79,7 +79,7 @@ class FailingShift:
         box = self.box
         X = np.repeat(box.x[None, :], len(points), axis=0)
         wanted = np.full(len(points), box.wanted, dtype=np.intp)
-        return parameter_gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points))
+        return gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points), by_input=False)
 
 
 def failing_shift(question: Question, row: int, found: Split) -> Witness | None:

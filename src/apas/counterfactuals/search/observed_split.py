@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,23 +19,21 @@ from apas.counterfactuals.search.stacked import NetworkStack, SideBySide, Stacke
 from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.space.encoder import CodedModel, Piece, Pieces, pieces_of
 from apas.errors import ApasError, InputError, Unsupported
-from apas.models.base import Dense, Model, Raw, class_indices, offers
+from apas.models.base import Capability, Dense, Model, Raw, class_indices, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, ShiftSet, in_training_order
 from apas.stats import sample_size
 
 
-@runtime_checkable
-class Relistable(Protocol):
+class Relistable(Capability, Protocol):
     """A listed set that can be made of other models: of a part of them, or of the same ones read in another way."""
 
     def with_models(self, models: Sequence[Any]) -> ShiftSet:
         """The same set of other models."""
 
 
-@runtime_checkable
-class AsTheyAre(Protocol):
+class AsTheyAre(Capability, Protocol):
     """A listed set whose draw number i is, with delta 1, model number i as it is."""
 
     def margins_read(

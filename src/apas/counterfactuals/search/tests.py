@@ -23,8 +23,7 @@ from apas.counterfactuals.search.observed_split import listed_as_they_are, model
 from apas.counterfactuals.search.offer_regions import OfferRegion
 from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import SearchTest, Task
-from apas.models.as_model import encoded_rows
-from apas.models.base import Model, offers
+from apas.models.base import Model, encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
 from apas.stats import allowed_failures, sample_size

@@ -19,8 +19,7 @@ from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_matrix, is_frame
 from apas.counterfactuals.space.feature import ON_GRID, Feature, is_missing, numbers
 from apas.errors import InputError
-from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import Described, LibraryBacked, Model, ModelWrapper, Named, Raw, offers
+from apas.models.base import Described, LibraryBacked, Model, ModelWrapper, Named, Raw, as_model, encoded_rows, offers
 from apas.models.digest import canonical
 
 if TYPE_CHECKING:

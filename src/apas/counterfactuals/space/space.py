@@ -29,8 +29,7 @@ from apas.counterfactuals.space.encoder import (
 )
 from apas.counterfactuals.space.feature import Feature, is_changed, is_same, nearest_between
 from apas.errors import InputError
-from apas.models.as_model import encoded_rows
-from apas.models.base import Model, Named, Raw, offers
+from apas.models.base import Model, Named, Raw, encoded_rows, offers
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,11 +7,19 @@ import math
 from pathlib import Path
 from typing import Any
 
+from apas._fields import parse_json
 from apas.errors import InputError
 from apas.models.base import Dense, FromEstimator, Model, offers
 from apas.models.files.boosters import CLASSIFIERS, booster_bytes, read_booster
-from apas.models.files.formats import LoadOptions, own_estimator, pack, read_archive, read_classifier
-from apas.models.files.json import json_bytes, parse_json, read_json
+from apas.models.files.formats import (
+    LoadOptions,
+    json_bytes,
+    own_estimator,
+    pack,
+    read_archive,
+    read_classifier,
+    read_json,
+)
 from apas.models.files.skops import dump_estimator, load_estimator
 
 ABOUT, STEPS = "about.json", "preprocessing.skops"

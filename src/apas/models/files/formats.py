@@ -7,6 +7,7 @@ network that a file holds besides its numbers, and what the user says where the 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import stat
@@ -23,19 +24,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from apas._atomic import write_bytes
+from apas._fields import parse_json
 from apas._sanitise import for_error
 from apas._typing import Bools, Integers
 from apas._validation import is_path
 from apas.errors import ApasError, InputError, MissingExtra, UnsafeFile, Unsupported
-from apas.models.as_model import as_model
-from apas.models.base import Dense, Described, FromEstimator, Model, Named, offers
+from apas.models.base import Dense, Described, FromEstimator, Model, Named, as_model, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
 from apas.models.forward import ACTIVATIONS
 
 #: Where each format is read and written: module, reader, writer. A module is imported when such a file turns up.
 _FORMATS = {
-    ".json": ("json", "read_json", "json_bytes"),
+    ".json": ("formats", "read_json", "json_bytes"),
     ".safetensors": ("tensors", "read_safetensors", "safetensors_bytes"),
     ".onnx": ("onnx", "read_onnx", "onnx_bytes"),
     ".apas": ("container", "read_container", "container_bytes"),
@@ -246,6 +247,27 @@ def build_network(path: Path, fields: Mapping[str, Any], kind: type[FeedForward]
         raise InputError(f"{path} does not hold a usable network: {error}") from error
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InputError(f"{path} does not hold a usable network: a field has the wrong type ({error}).") from error
+
+
+def json_bytes(network: FeedForward) -> bytes:
+    """Give a network as the bytes of a ``.json`` file."""
+    described = describe_network(network)
+    content = {
+        **{key: described.pop(key) for key in ("format", "version", "kind")},
+        "weights": [w.tolist() for w in network.weights],
+        "biases": [None if b is None else b.tolist() for b in network.given_biases],
+        **described,
+    }
+    return (json.dumps(content, allow_nan=False) + "\n").encode()
+
+
+def read_json(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+    """Read the network that `raw`, the bytes of `path`, holds."""
+    if raw[:1] == b"\x80" or raw[:2] == b"PK":
+        why = f"{path} is not JSON but looks like a pickle or an archive, which could run code when read;"
+        raise UnsafeFile(f"{why} {CONVERT}.")
+    fields = check_description(parse_json(path, raw), path, arrays=("weights", "biases"))
+    return options.confirm(path, build_network(path, fields))
 
 
 _Kind = TypeVar("_Kind", bound=Model)

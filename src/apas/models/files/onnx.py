@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from apas._fields import parse_json
 from apas._optional import require
 from apas._sanitise import for_error
 from apas._typing import Array, Floats
@@ -20,7 +21,6 @@ from apas.models.base import Model
 from apas.models.dense_chain import ChainBuilder, ChainModel, ChainNetwork, Entries
 from apas.models.feedforward import FeedForward
 from apas.models.files.formats import BROKEN, LoadOptions, check_description, describe_network
-from apas.models.files.json import parse_json
 from apas.models.forward import LEAKY_SLOPE, scores
 
 #: How each activation is written.

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from apas._fields import parse_json
 from apas._optional import require
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.files import formats
-from apas.models.files.json import parse_json
 
 RECORD = 2**18  # most bytes of a record: enough for a thousand layers
 STORAGES = tuple(

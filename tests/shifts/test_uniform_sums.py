@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from apas.stats.uniform_sums import uniform_sum_share
+from apas.shifts.linf import uniform_sum_share
 
 
 def exact_share(sizes: np.ndarray, level: float) -> Fraction:
