@@ -78,10 +78,6 @@ def interval_product(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tupl
     return least, most
 
 
-#: How many products are held at a time.
-PRODUCTS = 1 << 18
-
-
 class MovingWeights:
     """A matrix whose entries each lie within a reach of their middle, (inputs, outputs)."""
 
@@ -169,21 +165,6 @@ class MovingLayer:
         if self.uniform is not None:
             return np.asarray(self.uniform * sizes.sum(axis=-1, keepdims=True))
         return np.asarray(sizes @ self.reach.T)
-
-
-def moving_products(low: Floats, high: Floats, w: Floats, reach: Floats, delta: Floats) -> tuple[Floats, Floats]:
-    """What `MovingWeights.outer` gives, for rows that each have a delta of their own: term by term."""
-    rows, outputs = len(low), w.shape[1]
-    least, most = np.empty((rows, outputs)), np.empty((rows, outputs))
-    step = max(1, PRODUCTS // max(1, w.size))
-    for start in range(0, rows, step):
-        part = slice(start, start + step)
-        spread = delta[part, None, None] * reach
-        # for given activations the worst weights are known, and the worst activations are at an end
-        ends = [(a[part, :, None] * w, np.abs(a[part, :, None]) * spread) for a in (low, high)]
-        least[part] = np.minimum(ends[0][0] - ends[0][1], ends[1][0] - ends[1][1]).sum(axis=1)
-        most[part] = np.maximum(ends[0][0] + ends[0][1], ends[1][0] + ends[1][1]).sum(axis=1)
-    return least, most
 
 
 #: Rows whose layers are held at a time.
@@ -380,8 +361,6 @@ class Boxes:
     def _products(self, layer: int, low: Floats, high: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
         w, reach = self.net.weights[layer], self.reach[2 * layer]
-        if not _few(delta):
-            return moving_products(low, high, w, reach, delta)
         least, most = np.empty((len(low), w.shape[1])), np.empty((len(low), w.shape[1]))
         for value in np.unique(delta):  # rows that share a delta share the ends of the weights
             rows = np.flatnonzero(delta == value)
@@ -404,11 +383,6 @@ class Boxes:
             down, up = v - spread, v + spread
             terms = np.minimum(np.minimum(low * down, low * up), np.minimum(high * down, high * up))
         return np.asarray(terms.sum(axis=1) + bias - delta * bias_reach)
-
-
-def _few(delta: Floats) -> bool:
-    """Whether rows share deltas enough to be taken delta by delta."""
-    return len(delta) < 2 or bool((delta == delta[0]).all()) or len(np.unique(delta)) <= len(delta) // 16
 
 
 #: Relative width at which a bracket counts as closed, and how many evaluations that may take.
