@@ -112,7 +112,6 @@ class DrawnNetworks:
     def bounds(self, draws: Indices, low: Floats, high: Floats, wanted: int) -> tuple[Floats, Floats, Floats]:
         """Per pair a lower bound on the margin, its slopes along t, and how much each coordinate is worth cutting."""
         net, middle, half = self.net, 0.5 * (low + high), 0.5 * (high - low)
-        rival_list = [1 - wanted] if len(net.classes) == 2 else [k for k in range(len(net.classes)) if k != wanted]
         lines: list[tuple[Floats, ...]] = []
         start, along = self.lines[draws, 0], self.lines[draws, 1:]
         # pre-activations as lines in t below and above them: at the corner, and along t
@@ -139,7 +138,7 @@ class DrawnNetworks:
                     for p, q in ((under, over), (over, under))
                 )
         least: Floats | None = None
-        for rival in rival_list:
+        for rival in rivals(net, np.array([wanted]))[0].tolist():
             lin, const = self.objective(draws, wanted, rival)
             worth = half * np.abs(lin) if not net.activations else half
             for i in reversed(range(len(net.activations))):
