@@ -200,8 +200,8 @@ def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: in
     found, begin, grows, told = [_NOTHING], cut[0], in_training_order(shifts), None
     while begin < cut[1] and len(active):
         if grows and not question.grow(begin + 1):
-            until = f"until every row is decided, or up to {cut[1]}"
-            raise InputError(f"`models` must go on {until}, but there are {begin}; list all.")
+            wanted = f"until every row is decided, or up to {cut[1]}"
+            raise InputError(f"`models` must go on {wanted}, but there are {begin}; list all.")
         until = max(stop.until(active, begin), begin + 1)
         # a whole group of directions costs no more than a part of it, and needs no copy
         end = min(begin + block, cut[1], -(-until // ALIGN) * ALIGN)

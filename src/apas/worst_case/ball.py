@@ -65,7 +65,7 @@ class BallMargin:
         """Slopes of the margins by the output layer's parameters, on the network itself, (rows, k); 0 for others."""
         values, gradients = last_layer_rows(self.net, self.X), np.zeros((len(self.X), len(self.net.parameters)))
         first = self.net.parameters.slices[-2].start  # a bias is the weight of an input of 1
-        gradients[:, first:] = (values[:, :, None] * self.enters[:, None, :]).reshape(len(values), -1)
+        gradients[:, first:] = (values[:, :, None] * self.enters[:, None, :]).reshape(gradients[:, first:].shape)
         return gradients
 
 
