@@ -25,6 +25,7 @@ from apas.contracts.certificate_file import (
     stored_content,
     unsaved,
 )
+from apas.contracts.certificate_lines import table_digest
 from apas.contracts.certified_model import (
     Matched,
     Successor,
@@ -34,7 +35,6 @@ from apas.contracts.certified_model import (
     rows_on,
     with_readings,
 )
-from apas.contracts.tables import table_digest
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError
