@@ -1,7 +1,5 @@
 """All commands as one program: their groups, their examples, and what bad usage is answered with."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

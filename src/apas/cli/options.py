@@ -341,7 +341,6 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
 
 @functools.cache
 def _field_parameters(group: Any) -> list[inspect.Parameter]:
-    """The fields of a dataclass as parameters."""
     kinds = get_type_hints(group, include_extras=True)
     place = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(f.name, place, default=f.default, annotation=kinds[f.name]) for f in fields(group)]

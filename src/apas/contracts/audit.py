@@ -98,14 +98,10 @@ class AuditRow:
     @classmethod
     def from_dict(cls, about: Fields) -> AuditRow:
         """What a file says became of a row."""
-        outcome = (
-            Outcome[about.choice("outcome", *Outcome.__members__)],
-            about.flag("valid"),
-            about.content.get("inside"),
-        )
-        said = about.any("verdict"), about.text("claim"), about.any("target"), about.any("delta"), about.text("reason")
-        repair, was_valid = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
-        return cls(*outcome, *said, repair, was_valid)
+        outcome, inside = Outcome[about.choice("outcome", *Outcome.__members__)], about.content.get("inside")
+        what = about.any("target"), about.any("delta"), about.text("reason")
+        more = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
+        return cls(outcome, about.flag("valid"), inside, about.any("verdict"), about.text("claim"), *what, *more)
 
 
 class AuditReport(RowResults[AuditRow]):
@@ -143,13 +139,8 @@ class AuditReport(RowResults[AuditRow]):
         **rows: Any,
     ) -> None:
         super().__init__(items, **rows)
-        self.new_digest, self.shifts, self.notes, self.comparable = (
-            new_digest,
-            dict(shifts or {}),
-            tuple(notes),
-            comparable,
-        )
-        self.expired, self.strict = expired, strict
+        self.new_digest, self.shifts, self.notes = new_digest, dict(shifts or {}), tuple(notes)
+        self.comparable, self.expired, self.strict = comparable, expired, strict
         self._asked = len(items)  # of which a part of the report may have none
 
     @property
@@ -477,7 +468,6 @@ class _Beside:
 
 
 def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _Beside, doubt: str) -> AuditRow:
-    """What became of row number `i`."""
     if not item.is_certified:
         was = item.verdict.name if item.valid_today else f"{item.verdict.name}, {_NEVER_VALID}"
         outcome, reason = Outcome.NOT_PROMISED, f"it was {was}, so nothing was promised"
@@ -517,7 +507,6 @@ def _about_region(row: AuditRow, outcome: RegionOutcome) -> AuditRow:
 def _repairs(
     found: Certificates, new: Successor, broken: Bools, space: FeatureSpace | None
 ) -> tuple[list[Repair], list[str]]:
-    """Repairs of the broken rows, and what was assumed for them."""
     notes: list[str] = []
     count = int(broken.sum())
     if new.network_only:

@@ -387,7 +387,6 @@ class Ledger:
 
     @property
     def _today(self) -> str:
-        """The day, in UTC."""
         return self._now.date().isoformat()
 
     def _last_entry(self) -> datetime | None:
@@ -419,7 +418,6 @@ class Ledger:
             raise InputError(f"{self._path} is damaged ({what}); get it from a backup.")
 
     def _move(self, number: int, state: str) -> bool:
-        """Change the state of a promise that is not closed."""
         query = "UPDATE promises SET state = ? WHERE id = ? AND state IN ('open', 'broken') RETURNING id"
         return bool(self._store.execute(query, (state, number))[1])
 
@@ -436,7 +434,6 @@ class Ledger:
 
 
 def _claim(told: dict[str, Any]) -> str:
-    """A claim in words, as certificates print it."""
     try:
         return str(CLAIMS.read(Fields.of(told, "claim")))
     except InputError:

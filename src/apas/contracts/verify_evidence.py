@@ -1,7 +1,5 @@
 """Certificates recomputed: draws made again, bounds proved again, witnesses replayed, largest shifts searched again."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -101,7 +99,6 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
 
 
 def _sampling_evidence(item: Certificate) -> SamplingEvidence:
-    """The evidence of a certificate that is known to come from sampling."""
     assert isinstance(item.evidence, SamplingEvidence)
     return item.evidence
 
@@ -169,7 +166,6 @@ def _detecting_draws(coverage: float, level: Fraction) -> int:
 
 
 def _power(claim: Most, n: int, refuting: int, entropy: int) -> str:
-    """What so many draws could show, in a sentence."""
     drawn = f"{n} models were drawn afresh for each certified row (entropy {entropy:#x})"
     if refuting > n:
         return f"{drawn}: too few to refute a coverage of {claim.coverage}."

@@ -1,7 +1,5 @@
 """The bank of `apas demo`: its applications, its network, its offers, and the folder that it writes."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from functools import cached_property

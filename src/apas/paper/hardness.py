@@ -17,18 +17,9 @@ from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, new_figure
 from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
 from apas.paper.store import Unit
+from apas.theory import Answer, Formula, Reduction, distinct_realizations, reduction
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
-from apas.theory.hardness import (
-    Answer,
-    Formula,
-    GadgetUnit,
-    Reduction,
-    clause_unit,
-    discretizer_units,
-    distinct_realizations,
-    generating_unit,
-    reduction,
-)
+from apas.theory.hardness import GadgetUnit, clause_unit, discretizer_units, generating_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -198,7 +189,6 @@ def draw_gadgets() -> Any:
 def _units(
     inputs: Sequence[str], units: Sequence[GadgetUnit], names: Sequence[str]
 ) -> tuple[list[list[DrawnUnit]], Array]:
-    """Units of one layer and what enters them."""
     kind, weights = "input" if inputs[0] == "x" else "relu", np.full((len(inputs), len(units)), math.nan)
     for j, unit in enumerate(units):
         weights[list(unit.weights), j] = list(unit.weights.values())
