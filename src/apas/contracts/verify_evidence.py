@@ -14,9 +14,16 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._random import DERIVED, Stream
-from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift, RowWitness
+from apas.certification.certificate import (
+    NEAR_BOUNDARY,
+    NOT_VALID,
+    BoundEvidence,
+    Certificate,
+    DrawnShift,
+    RowWitness,
+    confirmed_witness,
+)
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
-from apas.certification.confirmation import confirmed_witness
 from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows

@@ -49,6 +49,13 @@ class Trees:
         return np.asarray(np.where(np.isnan(numbers), self.missing_left[node], inside))
 
 
+def towards(sums: Floats, wanted: int) -> Floats:
+    """Margins towards a class, from outputs in the last axis: one for two classes, else one per class."""
+    if sums.shape[-1] == 1:
+        return sums[..., 0] if wanted == 1 else -sums[..., 0]
+    return np.asarray(sums[..., wanted] - np.delete(sums, wanted, axis=-1).max(axis=-1))
+
+
 class _Nodes(NamedTuple):
     """Per node what `Trees` has of it, with children counted from the root."""
 

@@ -22,9 +22,9 @@ import pandas as pd
 
 from apas._optional import require
 from apas._typing import Bools, Floats
+from apas.certification.api import robust_fraction
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Method
-from apas.certification.robust_fraction import robust_fraction
 from apas.counterfactuals.api import generate
 from apas.counterfactuals.sources.base import CandidateSource
 from apas.counterfactuals.sources.roar import Roar

@@ -12,10 +12,10 @@ from scipy.special import expit, stdtr
 from apas._random import Stream, entropy_of
 from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_probability
+from apas.certification.api import output_range
 from apas.certification.claims import Verdict
 from apas.certification.failing_draws import drawn_blocks
 from apas.certification.methods.sampling import models_used
-from apas.certification.output_range import output_range
 from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
