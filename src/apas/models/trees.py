@@ -3,8 +3,6 @@
 A row goes left where its number is at most the threshold, or its category is one of those that do.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The largest delta that is proved for every shift, and the shift that breaks a row just beyond it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
