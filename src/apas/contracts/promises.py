@@ -15,7 +15,6 @@ from apas.certification.results import Certificates
 from apas.contracts.audit import certificates_of
 from apas.contracts.certificate_file import read_content, read_object, read_rows_of, read_stored, stored_content
 from apas.contracts.certificate_lines import write_line, write_sorted
-from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
 
 #: What differs between two promises of one table, and what a later version of apas writes differently.
@@ -148,10 +147,7 @@ def join_promises(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[lis
 
 
 def checked_promises(
-    certificates: Certificates | Counterfactuals | str | os.PathLike[str],
-    references: Sequence[str] | None,
-    expires: date | str | None,
-    today: str,
+    certificates: Any, references: Sequence[str] | None, expires: date | str | None, today: str
 ) -> tuple[list[Promise | None], list[str], str | None]:
     """The rows that a ledger is asked to take: one by one, whom each belongs to, and the last day of the promises."""
     parts = _parts(certificates)
