@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from apas.counterfactuals.menu import Menu
     from apas.counterfactuals.result import Counterfactuals
 
-
 #: By what evidence.
 CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
 SamplingTest = StrEnum("SamplingTest", "anytime fixed")

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from apas.contracts.audit import AuditReport
     from apas.contracts.verify import VerifyReport
 
-
 CHECK_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
 

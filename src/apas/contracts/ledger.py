@@ -33,7 +33,6 @@ from apas.shifts.distance import ShiftReport, read_model
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 #: What differs between two promises of one table, and what a later version of apas writes differently.
 _OWN, _WRITER = ("certificates", "digest"), "versions"
 #: A promise as a ledger keeps it: what is said of the whole table, the row, and the digest.

@@ -34,7 +34,6 @@ from apas.shifts.base import Ball, DefaultDelta, Listed, Region, ShiftSet
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 ALTERNATIVES, QUANTITIES = ("two-sided", "less", "greater"), ("output", "margin")
 
 
