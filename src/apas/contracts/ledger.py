@@ -208,7 +208,6 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("expires", "model"), str | None),
 }
 
-
 _NOT_MEASURED = "Some promises are about models that are not among the given bases; no shift was measured for them."
 
 

@@ -58,7 +58,6 @@ RISK = 0.0005  # a claim of 95 % counts as shown to be false if so few judges ac
 RESAMPLES = 2000
 ENOUGH = 0.5  # what finds a row for fewer of the inputs is drawn hollow, and is on no frontier
 
-
 MOST_ROWS = 4000  # of a table
 #: The column of the label of tables that are cut into halves; 1 is wanted, or P.
 HALVED: Final = MappingProxyType(
