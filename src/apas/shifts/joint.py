@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._fields import EqualByContent, Fields
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
@@ -17,10 +16,11 @@ from apas.shifts import base as sets
 from apas.shifts.base import Box, ShiftSet, ShiftWords, coordinates, magnitudes
 from apas.shifts.linf import LinfShifts
 from apas.shifts.noise import ENCODED, PLAIN, InputNoise
+from apas.shifts.selection import SetBySettings
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JointShifts(EqualByContent):
+class JointShifts(SetBySettings):
     """Every model of one set, asked about every row that noise can make of the explanation.
 
     Delta is the size of both: parameters move as `parameters` says, features as `row` says; to let one move further
@@ -159,12 +159,6 @@ class JointShifts(EqualByContent):
     @staticmethod
     def _of_row(words: str) -> str:
         return words.removesuffix("; the model does not move")
-
-    @classmethod
-    def from_dict(cls, about: Fields) -> JointShifts:
-        """The set that a file describes."""
-        about.only("kind", "parameters", "row")
-        return cls(parameters=sets.KINDS.read(about.inner("parameters")), row=sets.KINDS.read(about.inner("row")))
 
     def __repr__(self) -> str:
         return f"JointShifts(parameters={self.parameters!r}, row={self.row!r})"

@@ -6,9 +6,9 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, fields
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from apas._random import Stream
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
+from apas.shifts.base import KINDS
 from apas.shifts.box_rounding import box_distances, within_box
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
@@ -85,7 +86,69 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
-class ParameterShifts(EqualByContent, ABC):
+def _read_kinds(about: Fields, key: str) -> tuple[str, ...]:
+    return tuple(Fields({key: k}, about.where).choice(key, "weight", "bias") for k in about.items(key))
+
+
+def _read_names(about: Fields, key: str) -> list[Any] | None:
+    """Names or indices of layers or features that a file lists; None for all."""
+    if about.is_null(key):
+        return None
+    names = about.items(key)
+    if not names or not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
+        raise about.wrong(key, "a list of names or indices")
+    return names
+
+
+def _read_factors(about: Fields, key: str) -> Any:
+    """A number, one per name, or a list of nested lists of them, each of one shape; None where they go without saying.
+
+    A step per feature is never anything else than a number per name.
+    """
+    value = about.any(key)
+    if isinstance(value, dict) or (key == "integers" and value is not None):
+        return {name: about.inner(key).number(name) for name in about.object(key)}
+    if isinstance(value, list):
+        return [_read_numbers(about, key, part) for part in value]
+    return None if value is None else _read_numbers(about, key, value)
+
+
+def _read_numbers(about: Fields, key: str, value: Any) -> Any:
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or (as_number(value) is None and not isinstance(value, list)):
+        raise about.wrong(key, "numbers, in lists of one shape")
+    return found if found.ndim else float(found)
+
+
+#: How a setting of a shift set is read from a file, by its name.
+_READERS: dict[str, Callable[[Fields, str], Any]] = {
+    **dict.fromkeys(("p", "floor"), Fields.number),
+    **dict.fromkeys(("layers", "features"), _read_names),
+    **dict.fromkeys(("scale", "integers"), _read_factors),
+    **dict.fromkeys(("parameters", "row"), lambda about, key: KINDS.read(about.inner(key))),
+    "kinds": _read_kinds,
+    "relative": Fields.flag,
+    "count": partial(Fields.integer, least=1),
+    "covariance": lambda about, key: _read_numbers(about, key, about.items(key)),
+    "distribution": lambda about, key: about.choice(key, "uniform", "normal"),
+}
+
+
+class SetBySettings(EqualByContent):
+    """A set that its settings, which are its fields, say all about."""
+
+    @classmethod
+    def from_dict(cls: Any, about: Fields) -> Any:
+        """The set that a file describes."""
+        names = [f.name for f in fields(cls) if f.init]
+        about.only("kind", *names)
+        return cls(**{name: _READERS[name](about, name) for name in names})
+
+
+class ParameterShifts(SetBySettings, ABC):
     """What sets share that move parameters of a model: those of some kinds, in some layers."""
 
     _owner: ClassVar[str]
@@ -229,18 +292,6 @@ class ScaledShifts(ParameterShifts):
         why = f", {zeros} that {'is' if zeros == 1 else 'are'} 0 and so cannot move ({named})"
         return self._still(parameters, zeros) + (why if zeros else "")
 
-    @classmethod
-    def from_dict(cls, about: Fields, **more: Any) -> Self:
-        """The set that a file describes; `more` are further fields, as they were read."""
-        about.only("kind", "relative", "kinds", "layers", "scale", "floor", *more)
-        scale = about.any("scale")
-        if isinstance(scale, dict):
-            scale = read_factors(about.inner("scale"))
-        elif scale is not None:
-            scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
-        options = {"layers": read_names(about, "layers"), "scale": scale, "floor": about.number("floor"), **more}
-        return cls(relative=about.flag("relative"), kinds=read_kinds(about), **options)
-
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
         shown += ["scale=..."] if self.scale is not None else []
@@ -263,37 +314,6 @@ class BoxedShifts(ScaledShifts):
             return np.inf
         with np.errstate(over="ignore"):
             return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
-
-
-def read_kinds(about: Fields) -> tuple[str, ...]:
-    """Kinds of parameters that a file names."""
-    return tuple(Fields({"kinds": k}, about.where).choice("kinds", "weight", "bias") for k in about.items("kinds"))
-
-
-def read_names(about: Fields, key: str) -> list[Any] | None:
-    """Names or indices of layers or features that a file lists; None for all."""
-    if about.is_null(key):
-        return None
-    names = about.items(key)
-    if not names or not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
-        raise about.wrong(key, "a list of names or indices")
-    return names
-
-
-def read_factors(about: Fields) -> dict[str | int, float]:
-    """A number per name."""
-    return {key: about.number(key) for key in about.content}
-
-
-def read_numbers(about: Fields, key: str, value: Any) -> Any:
-    """A number, or nested lists of numbers of one shape."""
-    try:
-        found = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None or (as_number(value) is None and not isinstance(value, list)):
-        raise about.wrong(key, "numbers, in lists of one shape")
-    return found if found.ndim else float(found)
 
 
 _DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}
