@@ -56,7 +56,6 @@ class EllipsoidShifts(ParameterShifts):
     layers: Any = field(default=None, kw_only=True)
     distribution: str = field(default="uniform", kw_only=True)
     kind: ClassVar[str] = "ellipsoid"
-    _owner: ClassVar[str] = "EllipsoidShifts"
 
     def __post_init__(self) -> None:
         try:
@@ -189,11 +188,5 @@ class EllipsoidShifts(ParameterShifts):
         """Everything needed to build the set again, as JSON values."""
         told = super().to_dict()
         return {key: told[key] for key in ("kind", "layers", "distribution", "covariance")}
-
-    def __repr__(self) -> str:
-        shown = [f"{len(self._lower)} x {len(self._lower)} covariance"]
-        shown += [f"layers={self.layers!r}"] if self.layers is not None else []
-        shown += [f"distribution={self.distribution!r}"] if self.distribution != "uniform" else []
-        return f"EllipsoidShifts({', '.join(shown)})"
 
     _lower: Floats = field(init=False)

@@ -159,6 +159,3 @@ class JointShifts(SetBySettings):
     @staticmethod
     def _of_row(words: str) -> str:
         return words.removesuffix("; the model does not move")
-
-    def __repr__(self) -> str:
-        return f"JointShifts(parameters={self.parameters!r}, row={self.row!r})"

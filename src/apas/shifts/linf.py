@@ -49,7 +49,6 @@ class LinfShifts(BoxedShifts):
         With `relative`: the least magnitude a parameter is taken to have.
     """
 
-    _owner: ClassVar[str] = "LinfShifts"
     kind: ClassVar[str] = "linf"
     order: ClassVar[float] = math.inf
 

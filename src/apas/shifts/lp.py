@@ -22,7 +22,7 @@ from apas.shifts.selection import ALL_KINDS, ParameterShifts, check_kinds, check
 LEAST = 0.001
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LpShifts(ParameterShifts):
     """Every model whose parameters, as one vector, differ from the base model's by at most `delta` in the L_p norm.
 
@@ -51,7 +51,6 @@ class LpShifts(ParameterShifts):
     kinds: tuple[str, ...] = field(default=ALL_KINDS, kw_only=True)
     layers: Sequence[str | int] | None = field(default=None, kw_only=True)
     kind: ClassVar[str] = "lp"
-    _owner: ClassVar[str] = "LpShifts"
 
     def __post_init__(self) -> None:
         kinds, layers = check_kinds(self.kinds, "LpShifts"), check_layers(self.layers)
@@ -120,12 +119,6 @@ class LpShifts(ParameterShifts):
         mover = f"{movers} {what} together move" if movers > 1 else f"the one parameter chosen from the {what} moves"
         norm = "norm" if self.p >= 1 else "quasi-norm"
         return f"the ball in which {mover} by at most delta in the L{self.p:.15g} {norm}{self._still(parameters)}"
-
-    def __repr__(self) -> str:
-        shown = [f"{self.p:.17g}" if self.p.is_integer() else repr(self.p)]
-        shown += [f"kinds={self.kinds!r}"] if self.kinds != ALL_KINDS else []
-        shown += [f"layers={self.layers!r}"] if self.layers is not None else []
-        return f"LpShifts({', '.join(shown)})"
 
 
 def _check_order(p: Any) -> float:

@@ -29,7 +29,7 @@ PLAIN = "input"
 NEARLY = 1 + 1e-12
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class InputNoise(SetBySettings):
     """Every row moves by noise that is uniform on a box; the model does not move.
 
@@ -208,11 +208,6 @@ class InputNoise(SetBySettings):
         whole = [parameters.names[j] for j in movers if steps[j]]
         stepping = f", {_some(whole)} in whole steps" if whole else ""
         return f"the box in which {what} of the row moves by at most {size}{stepping}; the model does not move"
-
-    def __repr__(self) -> str:
-        shown = [f"{n}={getattr(self, n)!r}" for n in ("features", "integers") if getattr(self, n) is not None]
-        shown = (["scale=..."] if self.scale is not None else []) + shown
-        return f"InputNoise({', '.join(shown)})"
 
 
 def _place(parameters: Parameters, feature: Any, argument: str) -> int:

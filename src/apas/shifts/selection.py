@@ -6,7 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -147,11 +147,24 @@ class SetBySettings(EqualByContent):
         about.only("kind", *names)
         return cls(**{name: _READERS[name](about, name) for name in names})
 
+    def __repr__(self: Any) -> str:
+        needed, others = list[str](), list[str]()
+        settings = [f for f in fields(self) if f.init]
+        for f in sorted(settings, key=lambda f: f.name == "scale" and f is not settings[0]):
+            value = getattr(self, f.name)
+            if f.default is MISSING:  # it comes without its name, and a matrix by its size
+                size = " x ".join(map(str, np.shape(value)))
+                needed.append(f"{size} {f.name}" if size else f"{value:.17g}" if value == int(value) else repr(value))
+            elif f.name == "scale" and value is not None:
+                others.append("scale=...")
+            elif value != f.default:
+                others.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(needed + others)})"
+
 
 class ParameterShifts(SetBySettings, ABC):
     """What sets share that move parameters of a model: those of some kinds, in some layers."""
 
-    _owner: ClassVar[str]
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None
 
@@ -161,7 +174,7 @@ class ParameterShifts(SetBySettings, ABC):
 
     def _layer(self, parameters: Parameters, layer: str | int, argument: str) -> str:
         names = parameters.layer_names
-        return names[position_of(names, layer, f"`{argument}` of {self._owner}", "layers")]
+        return names[position_of(names, layer, f"`{argument}` of {type(self).__name__}", "layers")]
 
     def _chosen(self, parameters: Parameters) -> set[str]:
         if self.layers is None:
@@ -213,14 +226,20 @@ class ScaledShifts(ParameterShifts):
     def __post_init__(self) -> None:
         # as checked, and copied from what may change; the dictionary, since attributes of the set are frozen
         own = vars(self)
-        own |= {"kinds": check_kinds(self.kinds, self._owner), "layers": check_layers(self.layers)}
-        own |= {"scale": _copy(self.scale, self._owner), "relative": scalar(self.relative), "floor": scalar(self.floor)}
+        own |= {"kinds": check_kinds(self.kinds, type(self).__name__), "layers": check_layers(self.layers)}
+        own |= {
+            "scale": _copy(self.scale, type(self).__name__),
+            "relative": scalar(self.relative),
+            "floor": scalar(self.floor),
+        }
         if not isinstance(self.relative, bool | np.bool_):
-            raise InputError(f"`relative` of {self._owner} must be True or False, got {self.relative!r}.")
+            raise InputError(f"`relative` of {type(self).__name__} must be True or False, got {self.relative!r}.")
         floor = self.floor
         number = isinstance(floor, int | float | np.number) and not isinstance(floor, bool)
         if not number or not 0.0 <= floor < np.inf or (floor and not self.relative):
-            raise InputError(f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {floor!r}.")
+            raise InputError(
+                f"`floor` of {type(self).__name__} must be at least 0 and goes with relative=True, got {floor!r}."
+            )
         own["floor"] = float(floor) + 0.0  # one spelling of each number, as sets are hashed: not 1, and not -0.0
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
@@ -252,9 +271,9 @@ class ScaledShifts(ParameterShifts):
                     if layer == name:
                         factors[part] = factor
         elif self.scale is not None:
-            factors = _flat_scale(self.scale, parameters, self._owner)
+            factors = _flat_scale(self.scale, parameters, type(self).__name__)
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
-            raise InputError(f"`scale` of {self._owner} must hold finite numbers of at least 0.")
+            raise InputError(f"`scale` of {type(self).__name__} must hold finite numbers of at least 0.")
         return factors
 
     def _drawn(
@@ -292,11 +311,6 @@ class ScaledShifts(ParameterShifts):
         why = f", {zeros} that {'is' if zeros == 1 else 'are'} 0 and so cannot move ({named})"
         return self._still(parameters, zeros) + (why if zeros else "")
 
-    def __repr__(self) -> str:
-        shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
-        shown += ["scale=..."] if self.scale is not None else []
-        return f"{self._owner}({', '.join(shown)})"
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoxedShifts(ScaledShifts):
@@ -314,9 +328,6 @@ class BoxedShifts(ScaledShifts):
             return np.inf
         with np.errstate(over="ignore"):
             return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
-
-
-_DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}
 
 
 def _copy(scale: Any, owner: str) -> Any:

@@ -41,7 +41,6 @@ class SparseShifts(BoxedShifts):
     """
 
     count: int = field(kw_only=False)
-    _owner: ClassVar[str] = "SparseShifts"
     kind: ClassVar[str] = "sparse"
 
     def __post_init__(self) -> None:
@@ -99,7 +98,3 @@ class SparseShifts(BoxedShifts):
         movers = np.count_nonzero(self.radii(parameters))
         some = f"{min(self.count, movers)} of {movers} {self._selected(parameters)}"
         return some, *self._words(parameters)[1:]
-
-    def __repr__(self) -> str:
-        options = super().__repr__().removeprefix("SparseShifts(")
-        return f"SparseShifts({self.count}{', ' if options != ')' else ''}{options}"

@@ -11,7 +11,6 @@ coverage asked for may come out a unit in the last place beside it. What is *dec
 
 from __future__ import annotations
 
-import math
 import operator
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, Underflow, localcontext
 from fractions import Fraction
@@ -35,8 +34,6 @@ _EXPONENTIAL_DIGITS = 50
 # Newton's method took at most 22 steps on 6,000 random cases, 5 being usual; the limit only keeps a mistake
 # from running forever.
 _MOST_STEPS = 1000
-# Below this log(1 + x) is x to all the digits of a float.
-_NO_CURVATURE = Decimal("1e-16")
 
 
 def precision(digits: int) -> Context:
@@ -144,9 +141,8 @@ def count_below(n: int, q: Fraction, risk: Risk) -> int:
 
 def count_above(n: int, q: Fraction, risk: Risk) -> int:
     """Return the smallest r with P(Binomial(n, q) >= r) <= risk, n + 1 if there is none."""
-    if 2 * q.numerator > q.denominator or _digits(risk) > _MOST_RISK_DIGITS:
-        return n - _from_below(n, _complement(q), risk)
-    return _from_above(n, q, risk)
+    # r or more failures are n - r or fewer of the draws that keep the claim
+    return n - count_below(n, _complement(q), risk)
 
 
 def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
@@ -481,7 +477,10 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
     first step on Newton's method comes down to the root from above, so any start will do.
     """
     with localcontext(precision(40)):
-        n = max(_start(as_decimal(q), c, as_decimal(risk)), c + 1)
+        length, rate = -as_decimal(risk).ln(), as_decimal(q)
+        # for c = 0 the root itself, else where Chernoff's bound is about the risk
+        start = length / _rate(rate) if c == 0 else (c + length + (length * (length + 2 * c)).sqrt()) / rate
+        n = max(_ceiling(start), c + 1)
     if c == 0 and n < 10**12:  # the start is right up to the rounding of a float
         return n
     with localcontext(precision(40 + len(str(n)))):
@@ -489,35 +488,16 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
         for _ in range(_MOST_STEPS):
             total, last = head(n, c, q)
             # One more draw takes away the chance that the c-th failure is out and this draw is the next.
-            step = _ceiling(-_log(level / total) / _rate(failure * last / total))
+            step = _ceiling(-(level / total).ln() / _rate(failure * last / total))
             n = max(n + step, c + 1)
             if abs(step) <= 1:
                 break
     return n
 
 
-def _start(q: Decimal, c: int, risk: Decimal) -> int:
-    """Return the root itself for c = 0, and else the n at which Chernoff's bound is about the risk."""
-    length = -_log(risk)
-    if c == 0:
-        return _ceiling(length / _rate(q))
-    return _ceiling((c + length + (length * (length + 2 * c)).sqrt()) / q)
-
-
 def _rate(x: Decimal) -> Decimal:
     """Return ``-log(1 - x)``, which is x itself when the digits at hand cannot tell 1 - x from 1."""
-    return -_log(1 - x) or x
-
-
-def _log(x: Decimal) -> Decimal:
-    """Return the natural logarithm to about 15 digits, also where x is no float, or rounds to 1 as a float."""
-    beyond = x - 1
-    if abs(beyond) < _NO_CURVATURE:
-        return beyond
-    if abs(beyond) < 0.5:
-        return Decimal(math.log1p(float(beyond)))
-    exponent = x.adjusted()
-    return Decimal(math.log(float(x.scaleb(-exponent))) + exponent * math.log(10))
+    return -(1 - x).ln() or x
 
 
 def _ceiling(x: Decimal) -> int:
