@@ -215,10 +215,7 @@ class Predictor:
         """Number of columns; 0 as long as nobody has told it."""
         return self._width or 0
 
-    @property
-    def n_raw_features(self) -> int:
-        """Number of columns that a user passes."""
-        return self.n_features
+    n_raw_features = n_features
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers; cells that are none, and missing ones, by codes that `margin` knows again."""
@@ -549,10 +546,10 @@ def _catboost_content(estimator: Any) -> Any:
 
 
 _CLASSIFIERS = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
+_RAW = {"prediction_type": "RawFormulaVal"}
 #: Per library: names of the columns it was fitted with, how `predict` is asked for raw scores, what it has learned.
 _LIBRARIES: dict[str, tuple[Callable[[Any], list[str] | None], dict[str, Any], Callable[[Any], Any]]] = {
     "xgboost": (lambda one: one.get_booster().feature_names, {"output_margin": True}, _xgboost_content),
     "lightgbm": (lambda one: _given_names(one.feature_name_, "Column_"), {"raw_score": True}, _lightgbm_content),
+    "catboost": (lambda one: _given_names(one.feature_names_, ""), _RAW, _catboost_content),
 }
-_RAW = {"prediction_type": "RawFormulaVal"}
-_LIBRARIES["catboost"] = (lambda one: _given_names(one.feature_names_, ""), _RAW, _catboost_content)

@@ -35,16 +35,13 @@ _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, 
 _VALUES = ("BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "BINFLOAT", "SHORT_BINUNICODE")
 
 
-@dataclass(frozen=True)
-class Global:
+class Global(str):
     """A name that the record would import."""
-
-    name: str
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the numbers of a tensor are."""
+    """Where the numbers of a tensor are, and how many."""
 
     key: str
     dtype: str
@@ -52,12 +49,9 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A tensor as the record describes it: a view of `count` numbers that are kept under `key`."""
+class Tensor(Storage):
+    """A tensor as the record describes it: a view of numbers that are kept."""
 
-    key: str
-    dtype: str
-    count: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -137,10 +131,10 @@ class _RecordReader:
             word, kind, key, _, count = stack.pop()
             if word != "storage" or not isinstance(key, str) or type(count) is not int or not isinstance(kind, Global):
                 raise ValueError("not a storage")
-            stack.append(Storage(key, kind.name.removeprefix("torch "), count))
+            stack.append(Storage(key, kind.removeprefix("torch "), count))
         elif name == "REDUCE":
             arguments, function = stack.pop(), stack.pop()
-            stack.append(_call_result(function.name, arguments))
+            stack.append(_call_result(function, arguments))
         elif name != "PROTO":
             raise UnsafeFile(
                 f"{self._path} could run code when read (its record has the instruction {name}), so apas does not; a "
@@ -156,6 +150,8 @@ class _RecordReader:
 
 def _call_result(name: str, arguments: Any) -> Any:
     """What the call would give, as data."""
+    if not isinstance(name, Global):
+        raise ValueError("not a function")
     if name == DICTIONARY:
         return dict(*arguments)
     if name == PARAMETER and isinstance(arguments[0], Tensor):
@@ -164,7 +160,7 @@ def _call_result(name: str, arguments: Any) -> Any:
         raise ValueError("not a call")
     storage, offset, shape, strides = arguments[:4]
     numbers = (offset, *shape, *strides)
-    if not isinstance(storage, Storage) or len(shape) != len(strides):
+    if type(storage) is not Storage or len(shape) != len(strides):
         raise ValueError("not a tensor")
     if any(type(n) is not int or not 0 <= n < 2**62 for n in numbers):
         raise ValueError("not a view")

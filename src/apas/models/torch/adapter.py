@@ -25,17 +25,7 @@ from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
 from apas.models.torch.dense import traced_chain
-from apas.models.torch.passes import (
-    Head,
-    Passes,
-    Rounding,
-    Stage,
-    answer,
-    chosen_output,
-    final_layer,
-    gradients,
-    largest,
-)
+from apas.models.torch.passes import OTHER, Head, Passes, Rounding, Stage, answer, gradients, largest, unhooked
 
 
 class DenseTorchModel(ModelWrapper):
@@ -331,6 +321,46 @@ def from_torch(
     if last is not None:
         head = replace(head, kind="logit" if outputs == 1 else "logits")
     return TorchModel(passes, head, parameters, names)
+
+
+#: Layers behind the last one that change no number once the module is in eval mode.
+SILENT = (nn.Identity, nn.Flatten, nn.Dropout, nn.AlphaDropout)
+
+
+def chosen_output(module: Any, output: str | None) -> str:
+    """What the module gives: as the last layer says, else as the user does; refuse what contradicts it."""
+    found = final_layer(module)
+    told = None if found is None else found[2]
+    last = type(module).__name__ if found is None else type(found[0][found[1]]).__name__
+    if output is None and told is None:
+        raise InputError(
+            "`output` of as_model must say what the module's numbers are, since its last layer does not; pass "
+            'apas.as_model(module, output=...) with "logit", "probability", "logits" or "probabilities" (a probability '
+            "read as a logit would certify everything)."
+        )
+    if output is not None and output not in OTHER:
+        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OTHER))}, got {output!r}.")
+    if output is not None and told is not None and output != told:
+        why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
+        raise InputError(f"{why} leave it out.")
+    return str(output or told)
+
+
+def final_layer(module: Any) -> tuple[Any, int, str] | None:
+    """Where a sequence of layers ends in a sigmoid or softmax: its container, its place, and the output it makes."""
+    if type(module) is not nn.Sequential or not unhooked(module):
+        return None
+    for i in reversed(range(len(module))):
+        layer = module[i]
+        if type(layer) is nn.Sequential:
+            return final_layer(layer)
+        if type(layer) in SILENT and unhooked(layer):
+            continue
+        kind = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}.get(type(layer))
+        if kind is None or not unhooked(layer) or getattr(layer, "dim", 1) not in (1, -1):
+            return None
+        return module, i, kind
+    return None
 
 
 def _parameters(module: Any) -> Parameters:

@@ -27,17 +27,14 @@ _DEFAULTS: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.01}, 
 _DEFAULTS |= {"hardtanh": {"min_val": -1.0, "max_val": 1.0}, "softplus": {"beta": 1.0, "threshold": 20.0}}
 _DEFAULTS |= {"gelu": {"approximate": "none"}, "clamp": {"min": None, "max": None}}
 _DEFAULTS |= {"softmax": {"dim": -1}, "log_softmax": {"dim": -1}}
-_LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.ReLU6: "relu6", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hardtanh"}
-_LAYERS |= {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ELU: "elu", nn.GELU: "gelu", nn.SiLU: "silu"}
-_LAYERS |= {nn.Softplus: "softplus"}
-_FUNCTIONS: dict[Any, str] = {F.relu: "relu", F.relu6: "relu6", F.leaky_relu: "leaky_relu", F.hardtanh: "hardtanh"}
-_FUNCTIONS |= {F.elu: "elu", F.gelu: "gelu", F.silu: "silu", F.softplus: "softplus", F.tanh: "tanh"}
-_FUNCTIONS |= {torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid", F.sigmoid: "sigmoid"}
-_FUNCTIONS |= {torch.clamp: "clamp", torch.clip: "clamp", "clip": "clamp"}
-_FUNCTIONS |= {name: name for name in ("relu", "tanh", "sigmoid", "clamp")}
-_LAYERS |= {nn.Softmax: "softmax", nn.LogSoftmax: "log_softmax"}
-_FUNCTIONS |= dict.fromkeys((F.softmax, torch.softmax, "softmax"), "softmax")
-_FUNCTIONS |= dict.fromkeys((F.log_softmax, torch.log_softmax, "log_softmax"), "log_softmax")
+_LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.LeakyReLU: "leaky_relu", nn.LogSoftmax: "log_softmax"}
+_LAYERS |= {kind: kind.__name__.lower() for kind in (nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Sigmoid, nn.ELU, nn.GELU)}
+_LAYERS |= {kind: kind.__name__.lower() for kind in (nn.SiLU, nn.Softplus, nn.Softmax)}
+#: Functions by themselves, and methods of tensors by their names.
+_FUNCTIONS: dict[Any, str] = {getattr(F, name): name for name in _LAYERS.values()}
+_METHODS = ("relu", "tanh", "sigmoid", "softmax", "log_softmax", "clamp")
+_FUNCTIONS |= {key: name for name in _METHODS for key in (getattr(torch, name), name)}
+_FUNCTIONS |= {torch.clip: "clamp", "clip": "clamp"}
 #: What may turn scores into the numbers that a module gives, by what these are.
 _HEADS = {"probability": ("sigmoid",), "probabilities": ("softmax", "log_softmax"), "logits": ("log_softmax",)}
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -30,11 +29,8 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import ROUNDING, Parameters
 from apas.models.forward import margins_from_scores
 
-OUTPUTS = ("logit", "probability", "logits", "probabilities")
-#: The same with one number per class instead of one, and the other way round.
+#: What the numbers of a module may be, and the same with one number per class instead of one, or the other way round.
 OTHER = {"logit": "logits", "probability": "probabilities", "logits": "logit", "probabilities": "probability"}
-#: Layers behind the last one that change no number once the module is in eval mode.
-SILENT = (nn.Identity, nn.Flatten, nn.Dropout, nn.AlphaDropout)
 SLACK, SUM_SLACK = 1e-5, 1e-3  # how far beyond [0, 1], and how far from a sum of 1, rounding may bring probabilities
 
 
@@ -125,42 +121,6 @@ def _check_classes(classes: Sequence[Any] | None, count: int) -> tuple[Any, ...]
     if not good or len(labels) != count or len(set(labels)) != count:
         raise InputError(f"`classes` of as_model must hold {count} different texts or numbers, got {classes!r}.")
     return labels
-
-
-def chosen_output(module: Any, output: str | None) -> str:
-    """What the module gives: as the last layer says, else as the user does; refuse what contradicts it."""
-    found = final_layer(module)
-    told = None if found is None else found[2]
-    last = type(module).__name__ if found is None else type(found[0][found[1]]).__name__
-    if output is None and told is None:
-        raise InputError(
-            "`output` of as_model must say what the module's numbers are, since its last layer does not; pass "
-            'apas.as_model(module, output=...) with "logit", "probability", "logits" or "probabilities" (a probability '
-            "read as a logit would certify everything)."
-        )
-    if output is not None and output not in OUTPUTS:
-        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
-    if output is not None and told is not None and output != told:
-        why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
-        raise InputError(f"{why} leave it out.")
-    return str(output or told)
-
-
-def final_layer(module: Any) -> tuple[Any, int, str] | None:
-    """Where a sequence of layers ends in a sigmoid or softmax: its container, its place, and the output it makes."""
-    if type(module) is not nn.Sequential or not unhooked(module):
-        return None
-    for i in reversed(range(len(module))):
-        layer = module[i]
-        if type(layer) is nn.Sequential:
-            return final_layer(layer)
-        if type(layer) in SILENT and unhooked(layer):
-            continue
-        kind = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}.get(type(layer))
-        if kind is None or not unhooked(layer) or getattr(layer, "dim", 1) not in (1, -1):
-            return None
-        return module, i, kind
-    return None
 
 
 def unhooked(module: Any) -> bool:
