@@ -361,7 +361,15 @@ def evaluate(
     for name, metric in wanted.items():
         columns |= _columns(name, metric, given)
     draws = any(name in DRAWING or getattr(metric, "draws", False) for name, metric in wanted.items())
-    table, valid = _table(counterfactuals, columns), _spread(counterfactuals.found, given.valid, False)
+    import pandas as pd
+
+    points, found = counterfactuals.points, counterfactuals.found
+    index = points.index if is_frame(points) else pd.RangeIndex(len(counterfactuals))
+    shown: dict[str, Any] = {"row": counterfactuals.row, "rank": counterfactuals.rank, "found": found}
+    for name, values in columns.items():  # with gaps where nothing was found
+        whole = _spread(found, values, None if values.dtype == bool else np.nan)
+        shown[name] = pd.array(whole, dtype="boolean") if values.dtype == bool else whole
+    table, valid = pd.DataFrame(shown, index=index), _spread(found, given.valid, False)
     return Evaluation(table, valid, tuple(wanted), len(later), size, given.entropy if draws else None)
 
 
@@ -401,19 +409,6 @@ def _columns(name: str, metric: Metric, given: MetricInputs) -> Columns:
             f"array of shape ({count},), got shape {values.shape} of type {values.dtype}."
         )
     return {name: values if values.dtype == bool else values.astype(np.float64)}
-
-
-def _table(counterfactuals: Counterfactuals, columns: Columns) -> DataFrame:
-    """One line per counterfactual, with gaps where nothing was found."""
-    import pandas as pd
-
-    points, found = counterfactuals.points, counterfactuals.found
-    index = points.index if is_frame(points) else pd.RangeIndex(len(counterfactuals))
-    shown: dict[str, Any] = {"row": counterfactuals.row, "rank": counterfactuals.rank, "found": found}
-    for name, values in columns.items():
-        whole = _spread(found, values, None if values.dtype == bool else np.nan)
-        shown[name] = pd.array(whole, dtype="boolean") if values.dtype == bool else whole
-    return pd.DataFrame(shown, index=index)
 
 
 def _spread(found: Bools, values: Array, gap: Any) -> Array:

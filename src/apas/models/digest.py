@@ -297,7 +297,7 @@ class _Walk:
             self.path.pop()
 
     def _held(self, value: Any) -> Any:
-        """Tensors, arrays, containers, tables and estimators."""
+        """Tensors, arrays, containers, tables, estimators, functions and other objects."""
         if (array := array_form(value, self.form)) is not None:
             return array
         if isinstance(value, dict):
@@ -316,10 +316,7 @@ class _Walk:
                 members = [(name, member) for name, member in members if name not in LEFTOVERS]
             state = {"class": type(value).__name__, "state": self.form(dict(sorted(members)))}
             return {**state, "code": self.form(type(value))} if own_class(type(value)) else state
-        return self._callable(value)
-
-    def _callable(self, value: Any) -> Any:
-        """Functions and what stands for one; all else is an object."""
+        # functions and what stands for one; all else is an object
         if isinstance(value, functools.partial):
             return {"partial": [self.form(v) for v in (value.func, value.args, value.keywords)]}
         if isinstance(value, types.MethodType):

@@ -315,11 +315,6 @@ class LibraryPredictor(Predictor):
         level = self.threshold if self._decide is None else 0.5
         return {"threshold": level, "feature_names": self.feature_names}
 
-    @property
-    def categories(self) -> frozenset[int]:
-        """Columns that it takes only as pandas categories."""
-        return self._cells.categories
-
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         near = np.flatnonzero(~(np.abs(margins) > (np.inf if self._always else TIE)))
         if self._decide is None or not len(near):

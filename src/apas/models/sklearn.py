@@ -27,7 +27,10 @@ ACTIVATION = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "re
 
 def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None) -> Any:
     """Read a fitted scikit-learn classifier, or one with the same members, without changing it."""
-    final, encoder = _split(estimator)
+    steps = len(estimator) if type(estimator).__name__ == "Pipeline" else 0
+    final, encoder = estimator[-1] if steps else estimator, estimator[:-1] if steps > 1 else None
+    if encoder is not None and type(final).__name__ == "Pipeline":
+        raise Unsupported("the last step of the Pipeline is itself a Pipeline; join the two into one.")
     _check_fitted(estimator, final)
     names = _names(estimator, feature_names)
     if type(final).__name__ == "MLPClassifier" or type(final).__name__ in LINEAR:
@@ -136,18 +139,6 @@ class SklearnModel(PipelineModel):
         if names is None or len(set(names)) != self.n_features:
             return self._inner
         return self._inner.with_names(names)
-
-
-def _split(estimator: Any) -> tuple[Any, Any]:
-    """Last step and preprocessing of a pipeline; a bare classifier has no preprocessing."""
-    if type(estimator).__name__ != "Pipeline":
-        return estimator, None
-    final = estimator[-1]
-    if len(estimator) == 1:
-        return final, None
-    if type(final).__name__ == "Pipeline":
-        raise Unsupported("the last step of the Pipeline is itself a Pipeline; join the two into one.")
-    return final, estimator[:-1]
 
 
 def _check_fitted(estimator: Any, final: Any) -> None:

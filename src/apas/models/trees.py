@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apas._typing import Bools, Floats, Integers
+from apas.models.predictor import catboost_file
 
 #: Some categories, and whether it is they that go left.
 _Levels = tuple[frozenset[int], bool]
@@ -234,8 +235,6 @@ def _lightgbm_tree(text: str, k: int, outputs: int) -> _Nodes:
 
 
 def _catboost(estimator: Any) -> _Ensemble:
-    from apas.models.predictor import catboost_file  # which imports what imports this
-
     told = json.loads(catboost_file(estimator, "json"))
     about = {f["feature_index"]: f for f in told["features_info"]["float_features"]}
     scale, base = told["scale_and_bias"]

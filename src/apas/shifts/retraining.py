@@ -167,7 +167,12 @@ def _prepare(
     if offers(estimator, FromEstimator):
         estimator, options = estimator.estimator, estimator.read_options
     _check_estimator(estimator, bool(warm_start))
-    _check_keep(keep, estimator)
+    if keep is not None:
+        if keep != "preprocessing":
+            raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
+        if distance.final_step(estimator) is estimator or len(estimator) < 2:
+            raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
+        distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
     try:
         rows = X if hasattr(X, "shape") else np.asarray(X)
     except ValueError:
@@ -275,16 +280,6 @@ def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, i
     if length > len(distinct):
         raise InputError(f"`window` of retrain must be at most the number of periods ({len(distinct)}), got {length}.")
     return periods.astype(np.int64), length
-
-
-def _check_keep(keep: Any, estimator: Any) -> None:
-    if keep is None:
-        return
-    if keep != "preprocessing":
-        raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
-    if distance.final_step(estimator) is estimator or len(estimator) < 2:
-        raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
-    distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
 
 
 @dataclass(frozen=True)

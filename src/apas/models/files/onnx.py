@@ -64,10 +64,7 @@ class GraphReader:
         self.classes: list[Any] | None = None
         self.output: str | None = None
         self.end, self.layers = "", 0
-        self.constant = cache(self._constant)
-
-    def _constant(self, name: str) -> Array | None:
-        return _array(self.onnx, self.path, self.tensors[name]) if name in self.tensors else None
+        self.constant = cache(lambda name: _array(onnx, path, tensors[name]) if name in tensors else None)
 
     def _attributes(self, node: Any) -> dict[str, Any]:
         return {a.name: self.onnx.helper.get_attribute_value(a) for a in node.attribute}

@@ -277,8 +277,7 @@ def safetensors_bytes(network: FeedForward) -> bytes:
 
 def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
-    header, arrays = _header(path, raw), _arrays(path, raw)
-    said = header.get("__metadata__")
+    said, arrays = _metadata(path, raw), _arrays(path, raw)
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
         return options.network(path, weights, biases, dtype=state_dtype(arrays))
@@ -294,7 +293,7 @@ def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> Fe
     return options.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
 
 
-def _header(path: Path, raw: bytes) -> dict[str, Any]:
+def _metadata(path: Path, raw: bytes) -> Any:
     size = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
         why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
@@ -304,7 +303,7 @@ def _header(path: Path, raw: bytes) -> dict[str, Any]:
     header = parse_json(path, raw[8 : 8 + size], "the header of ")
     if not isinstance(header, dict):
         raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
-    return header
+    return header.get("__metadata__")
 
 
 def _arrays(path: Path, raw: bytes) -> dict[str, Array]:

@@ -83,7 +83,9 @@ class _TraceReader:
             if node.op == "output":
                 output = node.args[0]
             elif node.op == "placeholder":
-                self._take_input(node)
+                if self.values or node.target.startswith("*"):
+                    raise NotDense("the module takes more than one input")
+                self.values[node] = 0
             else:
                 try:
                     self.values[node] = self._value(node)
@@ -100,11 +102,6 @@ class _TraceReader:
             return self.builder.finish(last, self.theta, **options)
         except ValueError as error:
             raise NotDense(f"{type(self.module).__name__} is no network of layers: {error}") from None
-
-    def _take_input(self, node: Any) -> None:
-        if self.values or node.target.startswith("*"):
-            raise NotDense("the module takes more than one input")
-        self.values[node] = 0
 
     def _input(self, node: Any, place: int = 0) -> int:
         given = node.args[place] if len(node.args) > place else node.kwargs.get("input")
@@ -134,9 +131,13 @@ class _TraceReader:
         target, value = node.target, -1
         if target in ("size", getattr) or target is operator.getitem:  # of which only a reshape makes use
             return -1
-        if target in _ADD:
-            return self._sum(node)
+        if target in _ADD and (len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1):
+            raise NotDense(f"{_words(node)} adds with a factor")
+        if target in _ADD and not self.flat:
+            raise NotDense(f"{_words(node)} adds values of different sizes")
         value = self._input(node)
+        if target in _ADD:
+            return self.builder.add(value, self._input(node, 1))
         if target in _FUNCTIONS:
             return self._activation(node, value, _FUNCTIONS[target], lambda k, i, d: _argument(node, i, k, d))
         if target in _SAME and not (target in (F.dropout, F.alpha_dropout) and _argument(node, 2, "training", True)):
@@ -152,13 +153,6 @@ class _TraceReader:
             self.flat = True
             return value
         raise NotDense(f"{_words(node)} is no part of a dense network")
-
-    def _sum(self, node: Any) -> int:
-        if len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1:
-            raise NotDense(f"{_words(node)} adds with a factor")
-        if not self.flat:
-            raise NotDense(f"{_words(node)} adds values of different sizes")
-        return self.builder.add(self._input(node, 0), self._input(node, 1))
 
     def _layer(self, node: Any, layer: Any) -> int:
         kind, name = type(layer), node.target

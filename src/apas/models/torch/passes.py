@@ -57,7 +57,13 @@ class Head:
                 instead += ", or one model per label if several labels can hold at once"
             why = f'`output` of as_model is "{kind}", which needs {needs}, but the module gives {outputs} per row;'
             raise InputError(f"{why} {instead}.")
-        labels = _check_classes(classes, max(2, outputs))
+        count = max(2, outputs)
+        given = range(count) if classes is None else classes
+        listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+        labels = tuple(c.item() if isinstance(c, np.generic) else c for c in given) if listed else ()
+        good = all(isinstance(c, str | int | float) and c == c for c in labels)
+        if not good or len(labels) != count or len(set(labels)) != count:
+            raise InputError(f"`classes` of as_model must hold {count} different texts or numbers, got {classes!r}.")
         value = check_probability(threshold, "threshold", "as_model")
         if len(labels) > 2 and value != 0.5:
             said = f"`threshold` of as_model only applies to two classes, but there are {len(labels)};"
@@ -111,16 +117,6 @@ class Head:
         if self.kind == "probabilities" and ((raw.sum(dim=-1) - 1).abs() > SUM_SLACK).any():
             why = '`output` of as_model is "probabilities", but those of a row do not sum to 1;'
             raise InputError(f"{why} several labels at once need one model per label.")
-
-
-def _check_classes(classes: Sequence[Any] | None, count: int) -> tuple[Any, ...]:
-    given = range(count) if classes is None else classes
-    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
-    labels = tuple(c.item() if isinstance(c, np.generic) else c for c in given) if listed else ()
-    good = all(isinstance(c, str | int | float) and c == c for c in labels)
-    if not good or len(labels) != count or len(set(labels)) != count:
-        raise InputError(f"`classes` of as_model must hold {count} different texts or numbers, got {classes!r}.")
-    return labels
 
 
 def unhooked(module: Any) -> bool:
