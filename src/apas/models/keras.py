@@ -12,7 +12,7 @@ from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.base import ModelWrapper
-from apas.models.dense_chain import ChainBuilder, ChainModel, DenseChain, Entries, NotDense
+from apas.models.dense_chain import ChainBuilder, ChainModel, DenseChain, Entries, NotDense, fixed
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 
@@ -134,9 +134,9 @@ class _LayerReader:
             if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
                 raise NotDense(f"{layer.name} is a Dense layer that is quantized or has LoRA weights")
             kernel, width = self._entries(layer, "kernel"), self.builder.width(value)
-            if value == 0 and len(kernel.values) != width:
+            if value == 0 and kernel.shape[1] != width:
                 why = f"`input_shape` of as_model is {self.shape},"
-                raise InputError(f"{why} but the first layer takes {len(kernel.values)} numbers.")
+                raise InputError(f"{why} but the first layer takes {kernel.shape[1]} numbers.")
             value = self.builder.affine(value, kernel, self._entries(layer, "bias") if layer.use_bias else None)
             return self._activate(value, *self._function(layer))
         if kind == "BatchNormalization":
@@ -157,7 +157,7 @@ class _LayerReader:
             self.scaler = mean, deviation
             return 0
         factor = 1.0 / deviation.astype(np.float64)
-        return self.builder.scale(value, Entries.fixed(factor), Entries.fixed(-mean.astype(np.float64) * factor))
+        return self.builder.scale(value, fixed(factor), fixed(-mean.astype(np.float64) * factor))
 
     def _activation(self, layer: Any, kind: str) -> tuple[Any, ...] | None:
         """The activation that a layer is, with its settings; None if it is none."""

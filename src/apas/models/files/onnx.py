@@ -218,8 +218,8 @@ class GraphReader:
         if settings.get("transA") or settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0:
             raise self.refuse("a node Gemm turns or scales its input, which layers do not")
         entries = self._entries(node.input[1], weight, "weight")
-        entries = entries.mapped(np.transpose) if kind == "Gemm" and settings.get("transB") else entries
-        count, width = len(entries.values), self.builder.width(value)
+        entries = entries.transpose(0, 2, 1) if kind == "Gemm" and settings.get("transB") else entries
+        count, width = entries.shape[1], self.builder.width(value)
         if value == 0 and width == 0:
             self.builder.nodes[0].width = width = count
         if count != width and value == 0:
@@ -240,7 +240,7 @@ class GraphReader:
             if node.op_type == "Gemm" or self.made.get(value) == "MatMul":
                 raise self.damage(f"a layer of {width} outputs has biases of shape {shape}")
             raise self.refuse(f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}")
-        return self._entries(node.input[place], bias, "bias").mapped(np.ravel)
+        return self._entries(node.input[place], bias, "bias").reshape(3, -1)
 
     def _entries(self, name: str, array: Any, kind: str) -> Entries:
         """Constants as what moves."""

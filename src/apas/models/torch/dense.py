@@ -12,7 +12,7 @@ from torch import fx, nn
 
 from apas._typing import Floats
 from apas.models.base import Parameters
-from apas.models.dense_chain import ChainBuilder, DenseChain, Entries, NotDense
+from apas.models.dense_chain import ChainBuilder, DenseChain, Entries, NotDense, moving
 from apas.models.torch.passes import unhooked
 
 #: Layers and functions that change no number of a row in eval mode.
@@ -167,7 +167,7 @@ class _TraceReader:
         if not self.flat:
             raise NotDense(f"{name} ({kind.__name__}) works on inputs of several dimensions")
         if kind is nn.Linear:
-            weights = self._entries(layer.weight).mapped(np.transpose)
+            weights = self._entries(layer.weight).transpose(0, 2, 1)
             return self.builder.affine(value, weights, None if layer.bias is None else self._entries(layer.bias))
         if kind is nn.BatchNorm1d:
             if layer.running_mean is None or layer.running_var is None:
@@ -185,7 +185,7 @@ class _TraceReader:
         name = self.names.get(id(parameter))
         if name is None:
             raise NotDense("a layer computes with numbers that are none of its parameters")
-        return Entries.moving(_array(parameter), self.theta.slices[self.theta.names.index(name)].start)
+        return moving(_array(parameter), self.theta.slices[self.theta.names.index(name)].start)
 
     def _activation(self, node: Any, value: int, name: str, setting: Any) -> int:
         told = _DEFAULTS.get(name, {})
