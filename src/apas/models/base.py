@@ -461,7 +461,7 @@ def as_model(
         from apas.models.torch.adapter import from_torch
 
         with torch.inference_mode(False):  # what is made in that mode never has gradients
-            return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
+            return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)  # type: ignore[no-any-return]
     raise Unsupported(
         f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot read; pass a fitted classifier "
         "with classes_ and predict_proba or decision_function, a PyTorch module, a Keras model, an apas.FeedForward, "

@@ -30,16 +30,8 @@ _OPERATIONS = {name.title(): name for name in ("relu", "tanh", "sigmoid", "silu"
 _OPERATIONS["HardTanh"] = "hard_tanh"
 
 
-def from_keras(
-    model: Any,
-    *,
-    output: str | None = None,
-    threshold: float = 0.5,
-    classes: Sequence[Any] | None = None,
-    input_shape: Sequence[int] | None = None,
-    feature_names: Sequence[str] | None = None,
-) -> Any:
-    """Read a trained Keras model, without changing it."""
+def from_keras(model: Any, *, output: Any, threshold: Any, classes: Any, input_shape: Any, feature_names: Any) -> Any:
+    """Read a trained Keras model, without changing it; the options are those of `as_model`."""
     if not model.built:
         raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
     if output is not None and output not in OUTPUTS:

@@ -401,12 +401,7 @@ def check_is_classifier(estimator: Any, labels: int = 1) -> None:
 
 
 def from_classifier(
-    estimator: Any,
-    *,
-    threshold: float = 0.5,
-    score: Callable[[Any], Any] | None = None,
-    content: Callable[[], Any] | None = None,
-    **options: Any,
+    estimator: Any, *, threshold: float = 0.5, score: Any = None, content: Any = None, **options: Any
 ) -> LibraryPredictor:
     """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`."""
     # `score` gives its raw scores if the library has a way of its own; `content` what it has learned

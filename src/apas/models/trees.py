@@ -71,12 +71,7 @@ class _Ensemble:
     labels: Mapping[int, Sequence[Any]] = field(default_factory=dict)
 
 
-def trees_of(
-    estimator: Any,
-    threshold: float,
-    of_probability: bool,
-    cells: Callable[[Floats, Mapping[int, Sequence[Any]]], Floats],
-) -> Trees:
+def trees_of(estimator: Any, threshold: float, of_probability: bool, cells: Callable[..., Floats]) -> Trees:
     """Read a fitted classifier, or raise whatever; `cells` makes numbers of encoded rows, given labels of columns."""
     library, name = type(estimator).__module__.split(".")[0], type(estimator).__name__
     found: _Ensemble = _READERS[name if library == "sklearn" else library](estimator)

@@ -262,7 +262,7 @@ _BY_LOSS = {"NLLLoss": "probabilities", "CrossEntropyLoss": "logits"}
 _BY_LOSS |= {"BCEWithLogitsLoss": "logit", "BCELoss": "probability"}
 
 
-def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, **options: Any) -> Any:
+def from_skorch(net: Any, *, output: Any, threshold: Any, classes: Any, **options: Any) -> Any:
     """Read the module of a fitted skorch classifier, with its classes and its threshold."""
     if not getattr(net, "initialized_", False):
         raise not_fitted(net)
@@ -271,19 +271,11 @@ def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, 
         why = f"this {type(net).__name__} turns its module's numbers into probabilities in a way of its own;"
         raise Unsupported(f'{why} pass its module: apas.as_model(net.module_, output="logits").')
     level = getattr(net, "threshold", 0.5) if threshold == 0.5 else threshold
-    options["classes"] = list(net.classes_) if options.get("classes") is None else options["classes"]
-    return from_torch(net.module_.eval(), output=output or told, threshold=level, **options)
+    classes = list(net.classes_) if classes is None else classes
+    return from_torch(net.module_.eval(), output=output or told, threshold=level, classes=classes, **options)
 
 
-def from_torch(
-    module: Any,
-    *,
-    output: Any,
-    threshold: float,
-    classes: Any = None,
-    input_shape: Any = None,
-    feature_names: Any = None,
-) -> TorchModel | DenseTorchModel:
+def from_torch(module: Any, *, output: Any, threshold: Any, classes: Any, input_shape: Any, feature_names: Any) -> Any:
     """Read a trained module, without changing it: what is used is a copy, in eval mode."""
     # all parameters may move, those with ``requires_grad=False`` too; buffers do not
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
