@@ -39,23 +39,16 @@ def check_layers(layers: Any) -> tuple[str | int, ...] | None:
     return None if layers is None else tuple(scalar(layer) for layer in _listed(layers))
 
 
-def position(names: Sequence[str], key: Any) -> int | None:
-    """Where a name stands, or what an index means; None if it is neither."""
-    if isinstance(key, str) and key in names:
-        return names.index(key)
-    if isinstance(key, str) and re.fullmatch(r"-?\d{1,9}", key):
-        key = int(key)  # an index that has been through JSON, where keys are texts
-    known = isinstance(key, int) and not isinstance(key, bool) and -len(names) <= key < len(names)
-    return key % len(names) if known else None
-
-
 def position_of(names: Sequence[str], key: Any, argument: str, what: str, shown: str | None = None) -> int:
     """Where a name stands, or what an index means; refused if it is neither."""
-    place = position(names, key)
-    if place is None:
+    if isinstance(key, str) and key in names:
+        return names.index(key)
+    # an index that has been through JSON is a text, as keys are there
+    index = int(key) if isinstance(key, str) and re.fullmatch(r"-?\d{1,9}", key) else key
+    if not isinstance(index, int) or isinstance(index, bool) or not -len(names) <= index < len(names):
         told = f"must name {what} of the model ({shown or ', '.join(names)}) or index them (0 to {len(names) - 1})"
         raise InputError(f"{argument} {told}, got {key!r}.")
-    return place
+    return index % len(names)
 
 
 @lru_cache(maxsize=256)
@@ -271,7 +264,13 @@ class ScaledShifts(ParameterShifts):
                     if layer == name:
                         factors[part] = factor
         elif self.scale is not None:
-            factors = _flat_scale(self.scale, parameters, type(self).__name__)
+            arrays: Any = self.scale
+            shapes = [a.shape for a in arrays]
+            if shapes != [()] * len(parameters) and shapes != list(parameters.shapes):
+                wanted = f"a factor per layer, one array per tensor of shapes {list(parameters.shapes)}"
+                wanted += f", or one vector of {len(parameters)} factors"
+                raise InputError(f"`scale` of {type(self).__name__} must be {wanted}, got shapes {shapes[:6]}.")
+            factors = np.concatenate([a.ravel() for a in arrays])
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
             raise InputError(f"`scale` of {type(self).__name__} must hold finite numbers of at least 0.")
         return factors
@@ -344,13 +343,3 @@ def _factor(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return np.nan  # refused together with other numbers that are not finite
-
-
-def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> Floats:
-    if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
-        return np.array(arrays)
-    if [a.shape for a in arrays] != list(parameters.shapes):
-        wanted = f"a factor per layer, one array per tensor of shapes {list(parameters.shapes)}"
-        wanted += f", or one vector of {len(parameters)} factors"
-        raise InputError(f"`scale` of {owner} must be {wanted}, got shapes {[a.shape for a in arrays][:6]}.")
-    return np.concatenate([a.ravel() for a in arrays])
