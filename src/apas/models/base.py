@@ -97,6 +97,11 @@ class Parameters:
         """Which entries of `values` are parameters of the model, rather than stand for absent ones, shape (k,)."""
         return np.repeat([kind != ABSENT for kind in self.kinds], [part.stop - part.start for part in self.slices])
 
+    def part(self, some: slice) -> Parameters:
+        """Some of the tensors, with their names, by themselves."""
+        named = {name: getattr(self, name)[some] for name in ("names", "kinds", "layers")}
+        return self.from_arrays(self.split(self.values)[some], **named)
+
     def tensor(self, index: int) -> Floats:
         """Tensor number `index`, a read-only view in its own shape."""
         return self.values[self.slices[index]].reshape(self.shapes[index])

@@ -73,12 +73,7 @@ class JointShifts(SetBySettings):
 
     def _apart(self, both: Parameters) -> tuple[Parameters, Parameters]:
         cut = next(i for i, layer in enumerate(both.layers) if layer in (ENCODED, PLAIN) and both.shapes[i] == ())
-        tensors = [both.tensor(i) for i in range(len(both.shapes))]
-        parts = []
-        for some in (slice(0, cut), slice(cut, None)):
-            named: dict[str, Any] = {"names": both.names[some], "kinds": both.kinds[some]}
-            parts.append(Parameters.from_arrays(tensors[some], layers=both.layers[some], **named))
-        return parts[0], parts[1]
+        return both.part(slice(cut)), both.part(slice(cut, None))
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter and each feature moves when delta is 1."""

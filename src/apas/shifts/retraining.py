@@ -357,10 +357,8 @@ class _Recipe:
         """A fingerprint of all that makes a model besides rows and seed: settings, and what is gone on from."""
         told = _settings(self.estimator)
         periods = None if self.sample.periods is None else distance.data_digest(self.sample.periods)
-        fitted = (
-            model_digest(distance.read_model(self.estimator, "`estimator`")) if self.warm_start or self.keep else None
-        )
-        options = canonical(self.options)
+        start = distance.read_model(self.estimator, "`estimator`") if self.warm_start or self.keep else None
+        fitted, options = None if start is None else model_digest(start), canonical(self.options)
         form = json.dumps([told, periods, fitted, options, canonical(self.sample.fraction)], sort_keys=True)
         return hashlib.sha256(form.encode()).hexdigest()
 
@@ -430,9 +428,8 @@ def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
     """The trained models by number as models; what reading several of them warns about is said once."""
 
     def read(model: Any, name: str) -> Model:
-        return (
-            distance.read_model(model, name) if offers(model, Predicts) or not options else as_model(model, **options)
-        )
+        told = bool(options) and not offers(model, Predicts)
+        return as_model(model, **options) if told else distance.read_model(model, name)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
