@@ -340,10 +340,8 @@ def evaluate(
     """
     wanted = _read_metrics(metrics if metrics is not DEFAULT or background is not None else DEFAULT[:-1])
     if not isinstance(counterfactuals, Counterfactuals):
-        raise InputError(
-            f"`counterfactuals` must be what apas.generate gives, got {type(counterfactuals).__name__}; take those of "
-            "other tools with Counterfactuals.from_frame(model, X, points)."
-        )
+        told = f"`counterfactuals` must be what apas.generate gives, got {type(counterfactuals).__name__};"
+        raise InputError(f"{told} take those of other tools with Counterfactuals.from_frame(model, X, points).")
     for name in wanted:
         argument, what = NEEDED.get(name, ("", ""))
         if argument and {"background": background, "delta": delta}[argument] is None:
@@ -404,10 +402,8 @@ def _columns(name: str, metric: Metric, given: MetricInputs) -> Columns:
         return {name: np.empty(0)}
     values = np.asarray(metric(given))
     if values.shape != (count,) or values.dtype.kind not in "biuf":
-        raise InputError(
-            f"the metric {name!r} must return a number or a truth value for each counterfactual that was found, in an "
-            f"array of shape ({count},), got shape {values.shape} of type {values.dtype}."
-        )
+        told = f"the metric {name!r} must return a number or a truth value for each counterfactual that was found,"
+        raise InputError(f"{told} in an array of shape ({count},), got shape {values.shape} of type {values.dtype}.")
     return {name: values if values.dtype == bool else values.astype(np.float64)}
 
 
@@ -498,8 +494,6 @@ def read_retrained(retrained: Any, space: FeatureSpace, classes: tuple[Any, ...]
         except (InputError, Unsupported) as error:
             raise type(error)(f"`retrained[{i}]` cannot be read: {error}") from error
         if {*found[i].classes} != {*classes}:
-            raise InputError(
-                f"`retrained[{i}]` must have the classes {list(classes)} of the model that the counterfactuals are "
-                f"for, got {list(found[i].classes)}."
-            )
+            told = f"`retrained[{i}]` must have the classes {list(classes)} of the model that the counterfactuals are"
+            raise InputError(f"{told} for, got {list(found[i].classes)}.")
     return tuple(found)

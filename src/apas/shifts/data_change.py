@@ -300,10 +300,8 @@ class DataChange(ChangedTable):
         own |= {key: given[key] for key in ("penalty", "positive") if given.get(key, "deprecated") != "deprecated"}
         own |= {"l1_ratio": given["l1_ratio"]} if given.get("l1_ratio") else {}
         if given.get("solver") == "liblinear":
-            raise Unsupported(
-                "DataChange speaks of refits whose intercept is not penalised, got a LogisticRegression by liblinear, "
-                'which penalises it; use solver="newton-cholesky".'
-            )
+            why = "DataChange speaks of refits whose intercept is not penalised, got a LogisticRegression by liblinear,"
+            raise Unsupported(f'{why} which penalises it; use solver="newton-cholesky".')
         for key, value in own.items():
             near = key == "C" and math.isclose(value, self.C, rel_tol=1e-12)
             if value != told[key] and not near:
@@ -329,10 +327,8 @@ class DataChange(ChangedTable):
         columns = [column for group in self.categories for column in group]
         fine = low.shape == high.shape == wide and (low <= high).all() and np.isfinite([low, high]).all()
         if not fine or sorted(set(columns)) != sorted(columns) or not all(0 <= c < wide[0] for c in columns):
-            raise InputError(
-                f"`low`, `high` and `categories` of DataChange must give ranges of the {wide[0]} columns that enter "
-                "the last layer, and name columns of them at most once."
-            )
+            told = f"`low`, `high` and `categories` of DataChange must give ranges of the {wide[0]} columns that enter"
+            raise InputError(f"{told} the last layer, and name columns of them at most once.")
         added = AddedRows(low, high, self.categories, self.C * self.weight * max(by_class))
         return LastLayer(network, problem, added, table)
 

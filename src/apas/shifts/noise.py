@@ -158,10 +158,8 @@ class InputNoise(SetBySettings):
         fixed = is_coded(X).any(axis=0) & (self.radii(what) > 0)
         if fixed.any():
             name = what.names[int(fixed.argmax())]
-            raise InputError(
-                f"`features` of InputNoise must name columns of numbers, but {name!r} holds categories or missing "
-                "cells, which cannot move by a little; name the others."
-            )
+            told = f"`features` of InputNoise must name columns of numbers, but {name!r} holds categories or missing"
+            raise InputError(f"{told} cells, which cannot move by a little; name the others.")
         for size, rows, wanted in by_delta(delta, target, len(X)):
             noise = self._noise(model, directions, size)
             count = max(1, NUMBERS // max(1, X[rows].size))

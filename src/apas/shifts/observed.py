@@ -232,10 +232,8 @@ class ObservedShifts(ListedModels, EqualByContent):
             ours, theirs = (_describe(one).get("preprocessing") for one in (model, other))
             if doubt or theirs != ours:
                 what = f"is not identified: {doubt}" if doubt else "has another preprocessing"
-                raise InputError(
-                    f"`X` of ObservedShifts.margins must be rows that every model reads alike, but `models[{number}]` "
-                    f"{what}; pass rows in the user's units to point_margins."
-                )
+                told = "`X` of ObservedShifts.margins must be rows that every model reads alike, but"
+                raise InputError(f"{told} `models[{number}]` {what}; pass rows in the user's units to point_margins.")
             return X
 
         return self._margins(model, rows, X, target, directions, delta)
@@ -313,10 +311,8 @@ class ObservedShifts(ListedModels, EqualByContent):
         ours, theirs = _describe(model), _describe(other)
         if model.parameters.shapes != other.parameters.shapes or ours != theirs:
             what = next((key for key in ours if ours[key] != theirs.get(key)), "layout")
-            raise InputError(
-                f"`delta` must be 1 for ObservedShifts whose models differ from the base model in more than the values "
-                f"of its parameters, but the {what} of `models[{number}]` is another; pass delta=1."
-            )
+            why = "`delta` must be 1 for ObservedShifts whose models differ from the base model in more than the values"
+            raise InputError(f"{why} of its parameters, but the {what} of `models[{number}]` is another; pass delta=1.")
         return np.asarray(other.parameters.values - model.parameters.values)
 
     def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:

@@ -312,10 +312,8 @@ class _Recipe:
                 first = (str(error).splitlines() or [""])[0]
                 if not (first and isinstance(error, ValueError)):  # a KeyError says no more than the key
                     first = f"{type(error).__name__} {first}".strip()
-                raise InputError(
-                    f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out, so mend "
-                    "the training, or pass data on which it works."
-                ) from error
+                told = f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out,"
+                raise InputError(f"{told} so mend the training, or pass data on which it works.") from error
         return model, [(w.category, str(w.message)) for w in caught]
 
     def attempt(self, i: int) -> tuple[Any, _Caught] | InputError:
@@ -404,15 +402,11 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
             f"`estimator` of retrain must be a scikit-learn classifier or a function (X, y, seed) -> model, got {what}."
         )
     if getattr(distance.final_step(estimator), "settings_lost_", False):
-        raise InputError(
-            "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them; "
-            "save it with apas.save_model(model, 'model.apas') in the program that trained it."
-        )
+        why = "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them;"
+        raise InputError(f"{why} save it with apas.save_model(model, 'model.apas') in the program that trained it.")
     if hasattr(estimator, "fit") and not hasattr(estimator, "get_params"):
-        raise InputError(
-            f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not; "
-            "pass a function (X, y, seed) that makes and trains one."
-        )
+        why = f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not;"
+        raise InputError(f"{why} pass a function (X, y, seed) that makes and trains one.")
     if not warm_start:
         return
     if not hasattr(estimator, "fit"):
@@ -497,10 +491,8 @@ class RefitFolder:
         ours = process, recipe, entropy
         for what, told, here in zip(("process", "settings", "seed"), ours, self.recipe or ours, strict=True):
             if told != here:
-                raise InputError(
-                    f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what} "
-                    f"{'are' if what == 'settings' else 'is'} another; name another folder."
-                )
+                why = f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what}"
+                raise InputError(f"{why} {'are' if what == 'settings' else 'is'} another; name another folder.")
         self.recipe, self.count = ours, max(count, self.count)
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -105,10 +105,8 @@ def as_risk(confidence: Number | None, log_risk: Number | None) -> Risk:
     """Return the exact risk of a wrong claim, from whichever of the two was given."""
     if (confidence is None) == (log_risk is None):
         got = "neither" if confidence is None else "both"
-        raise InputError(
-            f"exactly one of confidence and log_risk must be given, got {got}; give confidence=0.999, or "
-            "log_risk=log(1 - confidence) for a confidence that a float would round to 1"
-        )
+        told = f"exactly one of confidence and log_risk must be given, got {got}; give confidence=0.999,"
+        raise InputError(f"{told} or log_risk=log(1 - confidence) for a confidence that a float would round to 1")
     if confidence is not None:
         return _complement(as_confidence(confidence))
     assert log_risk is not None  # for mypy; the test above has settled it
@@ -438,10 +436,8 @@ def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confiden
 def _counts(draws: SupportsIndex, failures: SupportsIndex, stopped: bool) -> tuple[int, int]:
     n, k = as_counts(draws, failures)
     if stopped and k == 0:
-        raise InputError(
-            "failures must be at least 1 with stopped=True, got 0; a run that stopped at a failure has one, "
-            "so give stopped=False for a run that made all its draws"
-        )
+        told = "failures must be at least 1 with stopped=True, got 0; a run that stopped at a failure has one,"
+        raise InputError(f"{told} so give stopped=False for a run that made all its draws")
     return n, k
 
 
