@@ -269,12 +269,9 @@ def _warn_of_other_differences(base: Model, other: Model, name: str) -> None:
     for key in _SHARED:
         values = (ours.get(key), theirs.get(key))
         if values[0] != values[1] and not (key == "feature_names" and None in values):
-            warnings.warn(
-                f"{name} differs from the base model in more than its parameters ({key.replace('_', ' ')}); the "
-                "distance does not cover that, and no certificate about shifts of parameters does.",
-                GuaranteeWarning,
-                stacklevel=4,
-            )
+            told = f"{name} differs from the base model in more than its parameters ({key.replace('_', ' ')});"
+            bad = "the distance does not cover that, and no certificate about shifts of parameters does."
+            warnings.warn(f"{told} {bad}", GuaranteeWarning, stacklevel=4)
             return
 
 

@@ -442,12 +442,9 @@ def _report(caught: list[_Caught], models: list[Model]) -> None:
         kept = "they are kept, since a process that leaves some out is another process"
         warnings.warn(f"{count} of {len(models)} trainings of retrain {what}; {kept}.", kind, stacklevel=3)
     if len(models) > 1 and len({model_digest(model) for model in models}) == 1:
-        warnings.warn(
-            f"all {len(models)} models of retrain are the same, since nothing in this process is random; let it draw "
-            "rows (bootstrap=True), or use an estimator with a random_state.",
-            GuaranteeWarning,
-            stacklevel=3,
-        )
+        told = f"all {len(models)} models of retrain are the same, since nothing in this process is random;"
+        advice = "let it draw rows (bootstrap=True), or use an estimator with a random_state."
+        warnings.warn(f"{told} {advice}", GuaranteeWarning, stacklevel=3)
 
 
 MANIFEST = "refits.json"

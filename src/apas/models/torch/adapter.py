@@ -282,12 +282,9 @@ def from_torch(module: Any, *, output: Any, threshold: Any, classes: Any, input_
     kind, names = chosen_output(module, output), check_names(feature_names)
     parameters = _parameters(module)
     if any(part.training for part in module.modules()):
-        warnings.warn(
-            "the module is in training mode, in which dropout and batch norm do not do what they do in use; apas looks "
-            "at a copy of it in eval mode: call module.eval() before to say that this is meant.",
-            GuaranteeWarning,
-            stacklevel=3,
-        )
+        told = "the module is in training mode, in which dropout and batch norm do not do what they do in use;"
+        copied = "apas looks at a copy of it in eval mode: call module.eval() before to say that this is meant."
+        warnings.warn(f"{told} {copied}", GuaranteeWarning, stacklevel=3)
     own = _copy(module).eval()
     dtype, last = next(own.parameters()).dtype, final_layer(own)
     network = _plain_network(own, kind, input_shape, parameters)
