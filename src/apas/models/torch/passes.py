@@ -285,8 +285,9 @@ class Passes:
         """Use `vmap` no more, and say so: the module is slow, but the answers are the same."""
         self.batched = False
         why = "control flow that depends on values, or an operation without a rule for it"
-        told = f"{type(self.stage.module).__name__} cannot be evaluated by torch.func.vmap ({why}), so that shifted modules"
-        warnings.warn(f"{told} are evaluated one by one; the answers are the same.", UserWarning, stacklevel=2)
+        told = f"{type(self.stage.module).__name__} cannot be evaluated by torch.func.vmap ({why}),"
+        instead = "so that shifted modules are evaluated one by one; the answers are the same."
+        warnings.warn(f"{told} {instead}", UserWarning, stacklevel=2)
 
     def try_together(self, numbers: Any, raw: Any) -> None:
         """Let `vmap` be used if it follows every tensor of parameters as single passes do."""
