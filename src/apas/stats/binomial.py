@@ -133,8 +133,14 @@ _MOST_RISK_DIGITS = 300
 def count_below(n: int, q: Fraction, risk: Risk) -> int:
     """Return the largest c with P(Binomial(n, q) <= c) <= risk, -1 if there is none."""
     if 2 * q.numerator > q.denominator and _digits(risk) <= _MOST_RISK_DIGITS:
-        return n - _from_above(n, _complement(q), risk)
-    return _from_below(n, q, risk)
+        # fewer terms: the chances of 0, 1, ... of the others until what is left is at most the risk; digits to hold 1
+        # and the risk at once
+        with localcontext(precision(_digits_for(n) + _digits(risk))) as context:
+            level, slack = 1 - as_decimal(risk), _error(n, context.prec)
+            return n - 1 - _crossing(n, _complement(q), level, slack, Fraction(1), risk)
+    with localcontext(precision(_digits_for(n))) as context:  # until the sum exceeds it; a relative error is all
+        level = as_decimal(risk)
+        return _crossing(n, q, level, level * _error(n, context.prec), Fraction(0), risk) - 1
 
 
 def count_above(n: int, q: Fraction, risk: Risk) -> int:
@@ -166,19 +172,6 @@ def head(n: int, c: int, q: Fraction) -> tuple[Decimal, Decimal]:
 def as_decimal(value: Risk) -> Decimal:
     """Return an exact rational, rounded to the current decimal context."""
     return +value if isinstance(value, Decimal) else Decimal(value.numerator) / value.denominator
-
-
-def _from_below(n: int, q: Fraction, risk: Risk) -> int:
-    """Sum P(X = 0), P(X = 1), ... until the sum exceeds the risk; a relative error is all that matters."""
-    with localcontext(precision(_digits_for(n))) as context:
-        level = as_decimal(risk)
-        return _crossing(n, q, level, level * _error(n, context.prec), Fraction(0), risk) - 1
-
-
-def _from_above(n: int, q: Fraction, risk: Risk) -> int:
-    """Sum the same terms until what is left is at most the risk; digits to hold 1 and the risk at once."""
-    with localcontext(precision(_digits_for(n) + _digits(risk))) as context:
-        return _crossing(n, q, 1 - as_decimal(risk), _error(n, context.prec), Fraction(1), risk) + 1
 
 
 def _crossing(n: int, q: Fraction, level: Decimal, slack: Decimal, whole: Fraction, risk: Risk) -> int:
