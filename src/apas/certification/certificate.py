@@ -19,7 +19,7 @@ from apas.errors import InputError
 from apas.models.base import Capability, Dense, as_model, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
 from apas.shifts.base import MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 
 if TYPE_CHECKING:
     from apas.certification.question import Question

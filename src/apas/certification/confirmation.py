@@ -12,7 +12,7 @@ from apas.certification.question import Question
 from apas.models.base import offers
 from apas.models.forward import margins_from_scores, scores
 from apas.shifts.base import Box, Embedded, MovesInput
-from apas.shifts.box_rounding import inside_box, within_box
+from apas.shifts.geometry import inside_box, within_box
 from apas.worst_case.exact_arithmetic import exact_sign, is_piecewise_linear
 from apas.worst_case.intervals import margin_error
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Floats
 from apas.display.plots import save_figure
 from apas.stats.binomial import clopper_pearson

@@ -21,8 +21,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Capability, Model, Parameters, Scaled, offers
 from apas.models.dense_chain import DenseChain
 from apas.models.forward import ACTIVATIONS
-from apas.shifts.box_rounding import inside_box
-from apas.shifts.norms import inside_ball, projection, steepest_point
+from apas.shifts.geometry import inside_ball, inside_box, projection, steepest_point
 
 
 @dataclass(frozen=True, eq=False)

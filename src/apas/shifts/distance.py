@@ -23,7 +23,7 @@ from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import ABSENT, Described, Model, Parameters, as_model, encoded_rows, offers
-from apas.shifts.box_rounding import box_distances
+from apas.shifts.geometry import box_distances
 
 if TYPE_CHECKING:
     from pandas import DataFrame

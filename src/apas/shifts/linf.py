@@ -114,8 +114,8 @@ def uniform_sum_share(sizes: Floats, level: float, decides: float | None = None)
         first, j = 2 * terms + 1, np.arange(1, len(slopes) + 1)
         logs = slopes - (j + 1) * math.log(first) + np.log1p(first / (2 * j))
         error = 2 / math.pi * math.exp(min(0.0, float(logs.min()))) * 1.001
-        # what rounding can add: with units of 2**-53, each factor is off by less than 24 and a sine of x by 4 x + 8; the
-        # terms are divided by k, the reciprocals of which add up to less than 1 + log(terms)
+        # what rounding can add: with units of 2**-53, each factor is off by less than 24 and a sine of x by 4 x + 8;
+        # the terms are divided by k, the reciprocals of which add up to less than 1 + log(terms)
         error += 2.0**-53 * 24 * ((len(sizes) + 2) * (1 + math.log(terms)) + terms)
         low, high = max(low, 0.5 + 2 / math.pi * total - error), min(high, 0.5 + 2 / math.pi * total + error)
         done = terms

@@ -15,7 +15,7 @@ from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Parameters
 from apas.shifts.base import Ball, Ends, ball_share, outward_share
-from apas.shifts.norms import lp_norm, within_ball
+from apas.shifts.geometry import lp_norm, within_ball
 from apas.shifts.selection import ALL_KINDS, ParameterShifts, check_kinds, check_layers, placed
 
 #: The smallest p: below it, the root of a sum rounded to nearest has few digits left.

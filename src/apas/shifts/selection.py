@@ -19,7 +19,7 @@ from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
 from apas.shifts.base import KINDS
-from apas.shifts.box_rounding import box_distances, within_box
+from apas.shifts.geometry import box_distances, within_box
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")

@@ -31,7 +31,7 @@ from apas.errors import InputError
 from apas.models.base import Chained, offers
 from apas.models.forward import gradients
 from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 from apas.worst_case.ball import is_exact_ball
 from apas.worst_case.ellipsoid import margin_error, margin_terms
 from apas.worst_case.enumeration import splitting

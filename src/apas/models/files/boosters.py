@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Integers
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model

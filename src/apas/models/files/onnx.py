@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from apas._fields import parse_json
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import for_error
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported

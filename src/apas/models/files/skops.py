@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from apas._fields import parse_json
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile, Unsupported
 from apas.models.digest import LEFTOVERS
