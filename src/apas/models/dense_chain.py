@@ -292,9 +292,10 @@ class ChainBuilder:
                 alone = len(users.get(v, ())) == 1 and inner.terms and inner.activation == "identity"
                 # two moving layers of one value have no common place: the weights would be sums of coordinates
                 apart = others.isdisjoint(u for u, _ in inner.terms)
-                if value in users and alone and apart and weights is None and None in (node.bias, inner.bias):
+                one_bias = node.bias is None or inner.bias is None
+                if value in users and alone and apart and weights is None and one_bias:
                     terms += inner.terms
-                    node.bias = node.bias or inner.bias
+                    node.bias = inner.bias if node.bias is None else node.bias
                 else:
                     terms.append((v, weights))
             node.terms = terms

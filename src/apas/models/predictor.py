@@ -446,9 +446,7 @@ def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, floa
     return inner.predict_proba, "probability", 1.0 - level if first else level
 
 
-def from_booster(
-    estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None
-) -> LibraryPredictor:
+def from_booster(estimator: Any, *, threshold: float, feature_names: Sequence[str] | None) -> LibraryPredictor:
     """Read a fitted classifier of one of the three libraries, without changing it."""
     library = next(cls.__module__.split(".")[0] for cls in type(estimator).__mro__ if cls.__module__[0] != "_")
     names, option, content = _LIBRARIES[library]
@@ -464,17 +462,11 @@ def from_booster(
     check_is_classifier(estimator, _count_labels(estimator, library))
     known = names(estimator)
     raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
-    return from_classifier(
-        estimator,
-        threshold=threshold,
-        feature_names=known if feature_names is None else feature_names,
-        passed_names=known,
-        # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
-        n_features=len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_),
-        score=raw,
-        content=lambda: content(estimator),
-        categories=frozenset(_categories(estimator, library)),
-    )
+    # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
+    width = len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_)
+    options: dict[str, Any] = {"feature_names": known if feature_names is None else feature_names, "n_features": width}
+    options |= {"passed_names": known, "categories": frozenset(_categories(estimator, library))}
+    return from_classifier(estimator, threshold=threshold, score=raw, content=lambda: content(estimator), **options)
 
 
 def _count_labels(estimator: Any, library: str) -> int:

@@ -244,7 +244,15 @@ class ObservedShifts(ListedModels, EqualByContent):
         return self._margins(model, self._reader(points), encoded, target, directions, delta)
 
     def _reader(self, points: Any) -> _Rows:
-        kept = self._kept(points)
+        """What models make of rows in the user's units; of the same few ones as the last time it is kept."""
+        kept: dict[int, Floats] = {}
+        if len(points) * len(self) <= KEPT and (is_frame(points) or isinstance(points, np.ndarray)):
+            last, kept = vars(self).get("_last", (None, {}))
+            same = type(last) is type(points) and last.shape == points.shape
+            # by what they hold: the same table may have been changed since
+            if not same or not (last.equals(points) if is_frame(points) else np.array_equal(last, points)):
+                kept = {}
+                vars(self)["_last"] = points.copy(), kept
 
         def rows(number: int, other: Model) -> Floats:
             try:
@@ -255,18 +263,6 @@ class ObservedShifts(ListedModels, EqualByContent):
                 raise InputError(f"`models[{number}]` of ObservedShifts cannot read the rows: {error}") from error
 
         return rows
-
-    def _kept(self, points: Any) -> dict[int, Floats]:
-        """What models made of the same rows the last time, to be filled; nothing if there are many."""
-        if len(points) * len(self) > KEPT or not (is_frame(points) or isinstance(points, np.ndarray)):
-            return {}
-        last, kept = vars(self).get("_last", (None, {}))
-        same = type(last) is type(points) and last.shape == points.shape
-        # by what they hold: the same table may have been changed since
-        if not same or not (last.equals(points) if is_frame(points) else np.array_equal(last, points)):
-            kept = {}
-            vars(self)["_last"] = points.copy(), kept
-        return kept  # type: ignore[no-any-return]
 
     def _margins(self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: Sizes) -> Floats:
         numbers = directions[:, 0].astype(int).tolist()
