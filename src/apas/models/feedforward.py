@@ -199,21 +199,17 @@ class FeedForward(Gradients):
         names = check_names(feature_names, len(matrices[0]))
         if not isinstance(dtype, str) or dtype not in ("float64", "float32"):
             raise InputError(f'`dtype` of FeedForward must be "float64" or "float32", got {dtype!r}.')
-        layers = [f"layer{i // 2}" for i in range(2 * len(matrices))]
+        arrays = [tensor for layer in zip(matrices, vectors, strict=True) for tensor in layer]
+        layers = [f"layer{i // 2}" for i in range(len(arrays))]
+        named = [f"{layer}.{('weight', 'bias')[i % 2]}" for i, layer in enumerate(layers)]
+        kinds = [kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")]
+        theta = Parameters.from_arrays(arrays, names=named, kinds=kinds, layers=layers)
+        given = tuple(None if old is None else new for old, new in zip(biases, vectors, strict=True))
+        # a logit is compared with the logit of the threshold, in the form that keeps its digits near 1
+        offset = level if output == "identity" else math.log(level) - math.log1p(-level)
         vars(self).update(classes=labels, n_features=len(matrices[0]), feature_names=names)
         vars(self).update(weights=matrices, biases=vectors, activations=activations, output=output, threshold=level)
-        vars(self).update(
-            parameters=Parameters.from_arrays(
-                [t for layer in zip(matrices, vectors, strict=True) for t in layer],
-                names=[f"{layer}.{('weight', 'bias')[i % 2]}" for i, layer in enumerate(layers)],
-                kinds=[kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")],
-                layers=layers,
-            ),
-            given_biases=tuple(None if old is None else new for old, new in zip(biases, vectors, strict=True)),
-            # a logit is compared with the logit of the threshold, in the form that keeps its digits near 1
-            offset=level if output == "identity" else math.log(level) - math.log1p(-level),
-            dtype=dtype,
-        )
+        vars(self).update(parameters=theta, given_biases=given, offset=offset, dtype=dtype)
 
     @cached_property
     def layer_sizes(self) -> list[tuple[Floats, float, float]]:

@@ -54,12 +54,8 @@ class JointShifts(SetBySettings):
 
     def __post_init__(self) -> None:
         given, row = self.parameters, self.row
-        if (
-            isinstance(given, type)
-            or not offers(given, ShiftSet)
-            or offers(given, sets.OtherMoves)
-            or offers(given, sets.Listed)
-        ):
+        other = offers(given, sets.OtherMoves) or offers(given, sets.Listed)
+        if isinstance(given, type) or not offers(given, ShiftSet) or other:
             must = "must be a set that moves the parameters of a model, such as LinfShifts()"
             raise InputError(f"`parameters` of JointShifts {must}, got {given!r}.")
         if not isinstance(row, InputNoise):

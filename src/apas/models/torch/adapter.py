@@ -373,12 +373,9 @@ def _parameters(module: Any) -> Parameters:
     for (name, _), array in zip(named, arrays, strict=True):
         if not np.isfinite(array).all():
             raise InputError(f"the module's parameters must be finite, but {name} is not; was the training stable?")
-    return Parameters.from_arrays(
-        arrays,
-        names=[name for name, _ in named],
-        kinds=["bias" if p.ndim == 1 and _BIAS.fullmatch(name.rpartition(".")[2]) else "weight" for name, p in named],
-        layers=[name.rpartition(".")[0] or type(module).__name__ for name, _ in named],
-    )
+    kinds = ["bias" if p.ndim == 1 and _BIAS.fullmatch(name.rpartition(".")[2]) else "weight" for name, p in named]
+    layers = [name.rpartition(".")[0] or type(module).__name__ for name, _ in named]
+    return Parameters.from_arrays(arrays, names=[name for name, _ in named], kinds=kinds, layers=layers)
 
 
 def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:
