@@ -76,7 +76,7 @@ class _LayerReader:
         config = model.get_config()
         entries, known = {entry["name"]: entry for entry in config["layers"]}, dict[tuple[str, int], int]()
         inputs = [name for name, entry in entries.items() if entry["class_name"] == "InputLayer"]
-        ends = list(_histories(config["output_layers"]))
+        ends = list(_places(config["output_layers"]))
         if len(inputs) != 1 or len(ends) != 1:
             raise NotDense(f"the Keras model has {len(inputs)} inputs and {len(ends)} outputs, not one each")
 
@@ -87,7 +87,7 @@ class _LayerReader:
                 told = entries[name]["inbound_nodes"][node]
                 if told["kwargs"].get("training"):
                     raise NotDense(f"{name} is called in training mode")
-                known[name, node] = self._step(operations[name], [value_of(*place) for place in _sources(told)])
+                known[name, node] = self._step(operations[name], [value_of(*place) for place in _places(told)])
             return known[name, node]
 
         return value_of(*ends[0])
@@ -231,22 +231,15 @@ def _backend() -> str:
     return str(sys.modules["keras"].backend.backend())
 
 
-def _histories(listed: Any) -> Iterator[tuple[str, int]]:
-    """Places of tensors in a configuration, which has one of them, or a list, or a dictionary."""
-    if isinstance(listed, list | tuple) and listed and isinstance(listed[0], str):
-        yield str(listed[0]), int(listed[1])
+def _places(told: Any) -> Iterator[tuple[str, int]]:
+    """Places of the tensors of a configuration, or of those that go into a call, wherever they stand there."""
+    if isinstance(told, dict) and told.get("class_name") == "__keras_tensor__":
+        told = told["config"]["keras_history"]
+    if isinstance(told, list | tuple) and [type(part) for part in told] == [str, int, int]:
+        yield told[0], told[1]
         return
-    for part in listed.values() if isinstance(listed, dict) else listed:
-        yield from _histories(part)
-
-
-def _sources(node: Any) -> list[tuple[str, int]]:
-    """Places of the tensors that go into a call, wherever they stand in its arguments."""
-    if isinstance(node, dict) and node.get("class_name") == "__keras_tensor__":
-        name, number, _ = node["config"]["keras_history"]
-        return [(str(name), int(number))]
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ()
-    return [place for part in parts for place in _sources(part)]
+    for part in told.values() if isinstance(told, dict) else told if isinstance(told, list | tuple) else ():
+        yield from _places(part)
 
 
 def _dtype(model: Any) -> str:
