@@ -296,10 +296,7 @@ def gradients(
     return margins, found
 
 
-_Block = tuple[slice, list[Floats], list[Floats]]
-
-
-def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Block]:
+def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[tuple[slice, list[Floats], list[Floats]]]:
     """Blocks of rows with the weights and biases of each row, or with those that all of them share."""
     widest = max(max(w.shape) for w in net.weights)
     if moves is None:

@@ -38,6 +38,11 @@ LEAST, MOST = 2.0**-60, 1.0 - 2.0**-53
 CODES = -(2.0**600)
 
 
+#: Which classes of a library are read, and an `.apas` file may name; the first is the one that a bare file becomes.
+CLASSIFIERS = {"xgboost": ("XGBClassifier", "XGBRFClassifier"), "lightgbm": ("LGBMClassifier",)}
+CLASSIFIERS |= {"catboost": ("CatBoostClassifier",)}
+
+
 def is_coded(X: Floats) -> Bools:
     """Which cells of encoded rows are codes: categories, and what is missing."""
     return np.asarray(X <= CODES)
@@ -452,7 +457,7 @@ def from_booster(estimator: Any, *, threshold: float, feature_names: Sequence[st
     names, option, content = _LIBRARIES[library]
     if not hasattr(estimator, "predict_proba"):
         why = f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the"
-        raise Unsupported(f"{why} fitted {_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it.")
+        raise Unsupported(f"{why} fitted {CLASSIFIERS[library][0]}, or an apas.Predictor of a function that calls it.")
     try:
         fitted = estimator.n_features_in_ is not None
     except Exception:  # noqa: BLE001  (each library says in its own way that there is nothing yet)
@@ -527,7 +532,6 @@ def _catboost_content(estimator: Any) -> Any:
     return {**told, "classes": about.get("class_params"), "threshold": about.get("output_options")}
 
 
-_CLASSIFIERS = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
 _RAW = {"prediction_type": "RawFormulaVal"}
 #: Per library: names of the columns it was fitted with, how `predict` is asked for raw scores, what it has learned.
 _LIBRARIES: dict[str, tuple[Callable[[Any], list[str] | None], dict[str, Any], Callable[[Any], Any]]] = {

@@ -22,7 +22,6 @@ LINEAR = {
     **dict.fromkeys(("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis"), True),
     **dict.fromkeys(("SGDClassifier", "LinearSVC", "RidgeClassifier", "RidgeClassifierCV", "Perceptron"), False),
 }
-ACTIVATION = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}
 
 
 def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None) -> Any:
@@ -183,7 +182,7 @@ def _network(final: Any, threshold: float) -> FeedForward:
     how: dict[str, Any] = {"threshold": threshold, "classes": final.classes_, "dtype": dtype}
     if type(final).__name__ == "MLPClassifier":
         output = "sigmoid" if final.out_activation_ == "logistic" else "softmax"
-        activation = ACTIVATION[final.activation]
+        activation = "sigmoid" if final.activation == "logistic" else final.activation
         return FeedForward(final.coefs_, final.intercepts_, activation=activation, output=output, **how)
     weights = np.atleast_2d(final.coef_).T
     intercepts = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))

@@ -24,13 +24,9 @@ from apas._typing import Integers
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model
 from apas.models.files import formats
-from apas.models.predictor import catboost_file
+from apas.models.predictor import CLASSIFIERS, catboost_file
 
 _require = formats.require_that
-
-#: Which classes of a library an `.apas` file may name; the first is the one that a bare file becomes.
-CLASSIFIERS = {"xgboost": ("XGBClassifier", "XGBRFClassifier"), "lightgbm": ("LGBMClassifier",)}
-CLASSIFIERS |= {"catboost": ("CatBoostClassifier",)}
 
 
 def booster_bytes(estimator: Any) -> bytes:

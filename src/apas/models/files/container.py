@@ -11,8 +11,9 @@ from apas._fields import parse_json
 from apas.errors import InputError
 from apas.models.base import Dense, FromEstimator, Model, offers
 from apas.models.files import formats
-from apas.models.files.boosters import CLASSIFIERS, booster_bytes, read_booster
+from apas.models.files.boosters import booster_bytes, read_booster
 from apas.models.files.skops import dump_estimator, load_estimator
+from apas.models.predictor import CLASSIFIERS
 
 ABOUT, STEPS = "about.json", "preprocessing.skops"
 MEMBERS = {"feedforward": "model.json", "sklearn": "model.skops", "xgboost": "model.ubj", "lightgbm": "model.txt"}
