@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import partial
@@ -88,13 +87,8 @@ def parse_tolerance(texts: Sequence[str] | None) -> float | dict[str, float] | N
 
 
 #: Which methods each option goes with; those that are named nowhere go with all.
-GOES_WITH = {
-    "coverage": ("sampling", "enumeration"),
-    "confidence": ("sampling",),
-    "samples": ("sampling",),
-    "test": ("sampling",),
-    "time_limit": ("exact", "cascade", "enumeration"),
-}
+GOES_WITH: dict[str, tuple[str, ...]] = dict.fromkeys(("confidence", "samples", "test"), ("sampling",))
+GOES_WITH |= {"coverage": ("sampling", "enumeration"), "time_limit": ("exact", "cascade", "enumeration")}
 #: By what evidence.
 MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
 #: What may move.
@@ -289,24 +283,11 @@ class BlockOptions:
                 raise InputError(f"{flag} goes without `--out {self.out}`, whose rows are asked about in blocks.")
         return block_by_block
 
-    def stream(self, ask: Any, source: Any, files: Mapping[str, Path | None], asked: dict[str, Any], **how: Any) -> Any:
-        """Ask about the rows of a source block by block; `files` and what is `asked` must be the same on `--resume`."""
-        from apas import __version__
-        from apas._random import entropy_of
-        from apas.cli.stream import BlockJob, digest_of, stream, write_certificates
+    def stream(self, *asked: Any, **how: Any) -> Any:
+        """Ask block by block, as `apas.cli.stream.stream` has it."""
+        from apas.cli.stream import stream
 
-        told = {key: value.to_dict() if hasattr(value, "to_dict") else repr(value) for key, value in asked.items()}
-        question = {"counts": how.pop("counts"), "lines": how.pop("lines", 1), "seed": entropy_of(asked.get("rng"))}
-        question |= {"version of apas": __version__, **{name: digest_of(path) for name, path in files.items()}}
-        question |= {f"`{key}`": json.dumps(value, default=repr) for key, value in told.items() if key != "rng"}
-        question |= {"`rng`": repr(asked.get("rng"))}
-        write, size = how.pop("write", write_certificates), how.pop("size")
-
-        def job(seed: int) -> BlockJob:
-            return BlockJob(ask, write, {**asked, "rng": seed} if "rng" in asked else asked)
-
-        where: dict[str, Any] = {"resume": self.resume, "jobs": self.jobs, "dask": self.dask}
-        return stream(job, source, size, self.out, question, **where)  # type: ignore[arg-type]
+        return stream(self, *asked, **how)
 
 
 @dataclass(eq=False, repr=False)
@@ -316,6 +297,10 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
     simultaneous: Simultaneous = False
     save: Save = None
     as_json: Json = False
+
+    def whole(self) -> dict[str, Any]:
+        """What is about all rows together, and so does not go with blocks."""
+        return {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
 
     def changed(self) -> dict[str, bool]:
         """Which of the options that say what is asked were given."""
@@ -330,20 +315,12 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
         check_outputs({"--save": self.save, "--out": self.out}, *inputs)
 
     def answer(
-        self,
-        ask: Callable[..., Any],
-        show: Callable[[Any], None],
-        model: Path,
-        rows: Path,
-        target: str,
-        without: dict[str, Any],
-        **more: Any,
+        self, ask: Any, show: Any, model: Path, rows: Path, target: str, without: dict[str, Any], **more: Any
     ) -> None:
         """Ask about the rows of a file, save what was found, and print it; `without` does not go with blocks."""
         from apas.cli.workers import workers
 
-        without |= {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
-        in_blocks, shifts, net = self.streams(**without), self.pick(), self.read(model)
+        in_blocks, shifts, net = self.streams(**without, **self.whole()), self.pick(), self.read(model)
         asked = {"target": parse_target(target, net), "shifts": shifts, **more}
         if in_blocks:
             # of proofs, which may take a minute per row, few at a time: what is not in the file yet can be lost
@@ -359,7 +336,6 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
 
 @functools.cache
 def _field_parameters(group: Any) -> list[inspect.Parameter]:
-    """The fields of a dataclass as parameters."""
     kinds = get_type_hints(group, include_extras=True)
     place = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(f.name, place, default=f.default, annotation=kinds[f.name]) for f in fields(group)]

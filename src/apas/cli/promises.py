@@ -14,21 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer import Argument, Option
 
+from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.options import group_options, optional
-from apas.cli.output import (
-    PAGE,
-    cell,
-    check_outputs,
-    give,
-    json_rows,
-    new_table,
-    page,
-    print_json,
-    print_line,
-    print_table,
-)
+from apas.cli.output import cell, check_outputs, give, json_rows, new_table, page, print_json, print_line, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -40,22 +30,29 @@ if TYPE_CHECKING:
 CHECK_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
 
+@dataclass(eq=False, repr=False)
+class CheckOptions:
+    """What certificates must claim at least, and whether their claims are tested on new draws."""
+
+    require_coverage: float | None = Option(None, help="Fail rows that certify less than this share of the shifts.")
+    require_confidence: float | None = Option(None, help="Fail rows that claim less than this confidence.")
+    require_delta: float | None = Option(
+        None, help="Fail rows that certify a smaller delta than this, in their own set."
+    )
+    require_target: str | None = Option(None, help="Fail rows that are about another class than this, as printed.")
+    require_derived: bool = Option(
+        False, "--require-derived", help="Fail rows whose draws come from a seed that somebody could choose."
+    )
+    fresh: bool = Option(False, "--fresh", help="Test claims by sampling on models that are drawn now, too.")
+    samples: int | None = optional("Models drawn afresh for each row.", "as many as it takes")
+
+
 @group_options
 def verify_command(
     certificates: options.CertificatesFile,
     model: options.ModelFile,
     *,
-    require_coverage: float | None = Option(None, help="Fail rows that certify less than this share of the shifts."),
-    require_confidence: float | None = Option(None, help="Fail rows that claim less than this confidence."),
-    require_delta: float | None = Option(
-        None, help="Fail rows that certify a smaller delta than this, in their own set."
-    ),
-    require_target: str | None = Option(None, help="Fail rows that are about another class than this, as printed."),
-    require_derived: bool = Option(
-        False, "--require-derived", help="Fail rows whose draws come from a seed that somebody could choose."
-    ),
-    fresh: bool = Option(False, "--fresh", help="Test claims by sampling on models that are drawn now, too."),
-    samples: int | None = optional("Models drawn afresh for each row.", "as many as it takes"),
+    checks: CheckOptions,
     seed: int | None = Option(None, min=0, help="Seed of the new draws, to repeat a run."),
     space: Path | None = Option(None, help="TOML file: the space that encodes the rows, if one does (apas generate)."),
     models: list[Path] | None = Option(
@@ -73,27 +70,13 @@ def verify_command(
     """
     from apas import FeatureSpace, RetrainedModels, verify
 
-    for name, value in (("--seed", seed), ("--samples", samples)):
-        if value is not None and not fresh:
+    for name, value in (("--seed", seed), ("--samples", checks.samples)):
+        if value is not None and not checks.fresh:
             raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
     net = layers.read(model)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    others = [
-        m for path in models or [] for m in (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)])
-    ]
-    report = verify(
-        certificates,
-        bound,
-        models=others,
-        require_coverage=require_coverage,
-        require_confidence=require_confidence,
-        require_delta=require_delta,
-        require_target=require_target,
-        require_derived=require_derived,
-        fresh=fresh,
-        samples=samples,
-        rng=seed,
-    )
+    read = (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)] for path in models or ())
+    report = verify(certificates, bound, models=[m for several in read for m in several], rng=seed, **vars(checks))
     give(report, print_checks, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
@@ -136,15 +119,11 @@ class AuditOptions(options.LayerOptions):
 
     def finish(self, report: AuditReport) -> NoReturn:
         """Write the files that were asked for, print the report, and end with its exit code."""
-        from apas._atomic import write_text
-
         for path, text in ((self.markdown, report.to_markdown), (self.junit, report.to_junit)):
             if path is None:
                 continue
-            try:
+            with refusing(f"{path} cannot be written"):
                 write_text(path, text())
-            except OSError as error:
-                raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
         give(report, print_audit, as_json=self.as_json)
         raise typer.Exit(report.exit_code)
 
@@ -223,6 +202,7 @@ def read_references(path: Path | None, column: str | None) -> list[str] | None:
 
 
 ledger_app = typer.Typer(
+    name="ledger",
     help="Keep the promises that were made to people, and audit new models against all of them.\n\n"
     "Example:  apas ledger list ledger.db --state open",
     no_args_is_help=True,
@@ -241,7 +221,6 @@ TrustClock = Annotated[
 
 
 def _file(ledger: str) -> Path | None:
-    """The file of a ledger, None for a server's."""
     return None if "://" in ledger else Path(ledger)
 
 
@@ -317,7 +296,7 @@ def list_command(
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = new_table(*short.columns)
-    for line in short[:PAGE].itertuples(index=False):
+    for line in short.iloc[page(len(short))].itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
     parts = ", ".join(f"{n} {name}" for name, n in counts.items())

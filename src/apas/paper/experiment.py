@@ -12,23 +12,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from apas._atomic import write_text
+from apas._atomic import refusing, write_text
 from apas._sanitise import for_html
 from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
 from apas.paper import package_table, package_text
 from apas.paper.data_folder import DATASETS, dataset_path
-from apas.paper.store import (
-    COMPUTING,
-    Store,
-    Unit,
-    blas,
-    code_version,
-    library_version,
-    made_with,
-    processor,
-    run_units,
-)
+from apas.paper.store import Store, Unit, made_with, processor, run_units, versions
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -81,7 +71,7 @@ def run_experiment(
     if not results:
         raise InputError(f"{str(place)!r} must hold finished units of {label}, got none; run it without `--finished`.")
     tables, files, without = experiment.tables(results), [], ""
-    try:
+    with refusing(f"{str(place)!r} must be a folder to write to, got"):
         for name, table in tables.items():
             files += [place / f"{name}.csv", place / f"{name}.md"]
             write_text(files[-2], csv_text(table, index=False, float_format="%.6g"))
@@ -90,8 +80,6 @@ def run_experiment(
             files += experiment.figures(results, place)
         except MissingExtra as missing:
             without = str(missing)
-    except OSError as error:
-        raise InputError(f"{str(place)!r} must be a folder to write to, got: {error.strerror or error}.") from None
     return ExperimentOutcome(tables, tuple(files), without, getattr(experiment, "left_out", str)())
 
 
@@ -134,7 +122,6 @@ def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, 
 
 #: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
 PAGE, MADE_WITH = "paper.html", "made-with.md"
-LIBRARIES = (*COMPUTING, "matplotlib", "torch")
 VALUES, LINES = 12, 100  # of the settings, values that are written out; of the tables, lines at each end
 #: A browser loads nothing for this page, whatever is in it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -174,11 +161,8 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     command = _command("all", quick)
     links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
-    versions = [
-        ("apas", code_version()),
-        ("Python", platform.python_version()),
-        *((name, library_version(name)) for name in LIBRARIES),
-        ("BLAS", blas()),
+    program = [
+        *versions("matplotlib", "torch"),
         ("system", f"{platform.system()} {platform.machine()}"),
         ("processor", processor()),
         ("cores", str(os.cpu_count())),
@@ -188,7 +172,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     known = [(name, file) for name, file in DATASETS.items() if name in read]
     digests = [(*about, hashlib.sha256(dataset_path(about[0]).read_bytes()).hexdigest()) for about in known]
     made_with = {
-        "program and machine": pd.DataFrame(versions, columns=["what", "which"]),
+        "program and machine": pd.DataFrame(program, columns=["what", "which"]),
         "seeds": pd.DataFrame(seeds, columns=["experiment", "units", "seeds"]),
         "data": pd.DataFrame(digests, columns=["dataset", "file", "SHA-256"]),
     }
@@ -203,12 +187,10 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         f"<title>The paper, reproduced</title><style>\n{package_text('page.css')}</style>"
     )
     body, path = "\n".join(parts), Path(folder) / PAGE
-    try:
+    with refusing(f"{str(path)!r} must be a file to write to, got"):
         tables = "\n\n".join(markdown_table(table) for table in made_with.values())
         write_text(path.with_name(MADE_WITH), f"Made by `{command}`.\n\n{tables}\n")
         write_text(path, f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
-    except OSError as error:
-        raise InputError(f"{str(path)!r} must be a file to write to, got: {error.strerror or error}.") from None
     return path
 
 

@@ -6,17 +6,17 @@ of D1 and D2 together (`LATER`), where D2 is the later period if a table has one
 methods offer is judged by 100 refits of each process; what was made for D1 also by those of D1 and D2: a surprise.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
 
 from apas._typing import Floats, Integers
 from apas.certification.methods.sampling import Sampling
@@ -64,8 +64,6 @@ def read_league_table(name: str, seed: int) -> Tables:
     if name not in HALVED:
         tables = read_tables(name, aligned=True)
         return Tables(name, tables.space, _cut(tables.d1, seed), _cut(tables.d2, seed))
-    import pandas as pd
-
     with reading(name):
         frame = pd.read_csv(dataset_path(name))
     y = (frame[HALVED[name]] == ("P" if name == "no2" else 1)).to_numpy()
@@ -78,14 +76,8 @@ def read_league_table(name: str, seed: int) -> Tables:
 
 
 def _cut(part: Part, seed: int) -> Part:
-    """At most half of `MOST_ROWS` rows."""
     rows = np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2]
     return Part(part.raw.iloc[rows].reset_index(drop=True), part.X[rows].copy(), part.y[rows].copy())
-
-
-def league_files(name: str) -> tuple[str, ...]:
-    """Names of the datasets that a table is read from."""
-    return (name,) if name in HALVED else files_of(name)
 
 
 Fit = Callable[[Floats, Integers, Integers, Sequence[int], tuple[str, ...]], list[Any]]
@@ -93,8 +85,6 @@ Fit = Callable[[Floats, Integers, Integers, Sequence[int], tuple[str, ...]], lis
 
 def _fit_logistic(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
     """Scikit-learn's logistic regression with its defaults, as a network without hidden units."""
-    from sklearn.linear_model import LogisticRegression
-
     fitted = (LogisticRegression(max_iter=1000).fit(X[line], y[line]) for line in rows)
     return [FeedForward([m.coef_.T], [m.intercept_], feature_names=names) for m in fitted]
 
@@ -138,7 +128,7 @@ class Ground:
     inputs: Integers  # rows of D1 that the base model refuses
 
     @classmethod
-    def of(cls, table: str, kind: str, seed: int, count: int) -> Ground:
+    def of(cls, table: str, kind: str, seed: int, count: int) -> Self:
         """Fit the base model to D1, and draw different rows that it refuses."""
         tables = read_league_table(table, seed)
         d1, names = tables.d1, tables.inputs
@@ -224,7 +214,7 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
     seeds = how.pop("seeds")
     kinds = [kind for kind in MODELS if kind != TREES or not left_out()]
     return [
-        Unit("league", explain, {"table": name, "kind": kind, "seed": seed, **how}, league_files(name))
+        Unit("league", explain, {"table": name, "kind": kind, "seed": seed, **how}, files_of(name))
         for seed in range(seeds)  # outermost, so that what is done early covers all tables
         for name in names
         for kind in kinds
@@ -242,15 +232,13 @@ def explain(table: str, kind: str, seed: int, inputs: int, judges: int, knobs: b
     accepted = {process: np.split(accepted_by(refits[process].judge, together), ends) for process in PROCESSES}
     inliers = np.split(lof(ground.tables.d1.X, together) if len(together) else np.empty(0), ends)
     for i, (line, answer) in enumerate(zip(lines, found, strict=True)):
-        differences = space.differences(answer.numbers, answer.origins)
-        line |= {
-            "rows": np.flatnonzero(answers[i].found).tolist(),
-            "accepted": {process: counts[i].tolist() for process, counts in accepted.items()},
-            "l1": l1(space.coding.encode(answer.origins), points[i]).tolist() if len(answer) else [],
-            "cost": space.costs(answer.numbers, answer.origins, "l1").tolist(),
-            "l0": share_changed(differences).tolist() if len(answer) else [],
-            "lof": inliers[i].tolist(),
-        }
+        numbers, origins = answer.numbers, answer.origins
+        apart = l1(space.coding.encode(origins), points[i]) if len(answer) else np.empty(0)
+        changed = share_changed(space.differences(numbers, origins)) if len(answer) else np.empty(0)
+        costs = {"l1": apart, "cost": space.costs(numbers, origins, "l1"), "l0": changed, "lof": inliers[i]}
+        line |= {"rows": np.flatnonzero(answers[i].found).tolist()}
+        line |= {"accepted": {process: counts[i].tolist() for process, counts in accepted.items()}}
+        line |= {name: values.tolist() for name, values in costs.items()}
     about = {"table": table, "kind": kind, "seed": seed, "judges": judges, "inputs": len(ground.inputs)}
     return {**about, "accuracy": ground.accuracy, "lines": list(lines)}
 
@@ -264,7 +252,10 @@ def _offers(ground: Ground, refits: Mapping[str, Refits], knobs: bool) -> Iterat
             known = None if process is None else refits[process]
             line = {"method": name, "certified": method.certified, "processes": [process] if process else [*PROCESSES]}
             for knob, variant in _variants(method.make(ground.base, known), knobs):
-                options = _certifying(known) if method.certified else {"delta": 0}
+                options: dict[str, Any] = {"delta": 0}
+                if method.certified:
+                    listed = ObservedShifts(_all_refits(known), process="a refit on a bootstrap sample with a new seed")
+                    options = {"delta": 1.0, "shifts": listed, "method": CLAIM}
                 answer, seconds = _generated(ground, variant, options)
                 yield {**line, "knob": knob, "seconds": seconds}, answer
 
@@ -278,23 +269,10 @@ def _variants(source: Any, knobs: bool) -> Iterator[tuple[str, Any]]:
             yield f"{name} = {value:g}", replace(source, **{name: value})
 
 
-def _certifying(refits: Refits | None) -> dict[str, Any]:
-    listed = ObservedShifts(_all_refits(refits), process="a refit on a bootstrap sample with a new seed")
-    return {"delta": 1.0, "shifts": listed, "method": CLAIM}
-
-
 def _generated(ground: Ground, source: Any, options: Mapping[str, Any]) -> tuple[Counterfactuals, float]:
     """Answers for all inputs, and processor seconds per row."""
     tables, began = ground.tables, time.process_time()
-    answer = generate(
-        ground.base,
-        tables.d1.raw.iloc[ground.inputs],
-        target=1,
-        space=tables.space,
-        background=tables.d1.raw,
-        source=source,
-        time_limit=SECONDS * max(1, len(ground.inputs)),
-        rng=ground.seed,
-        **options,
-    )
+    known: dict[str, Any] = {"space": tables.space, "background": tables.d1.raw, "source": source, "rng": ground.seed}
+    known["time_limit"] = SECONDS * max(1, len(ground.inputs))
+    answer = generate(ground.base, tables.d1.raw.iloc[ground.inputs], target=1, **known, **options)
     return answer, (time.process_time() - began) / max(1, len(ground.inputs))

@@ -1,7 +1,5 @@
 """What a report is about: certificates, the largest shifts of the same rows, the model, and what a later one does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -25,6 +23,7 @@ from apas.contracts.certificate_file import (
     stored_content,
     unsaved,
 )
+from apas.contracts.certificate_lines import table_digest
 from apas.contracts.certified_model import (
     Matched,
     Successor,
@@ -34,7 +33,6 @@ from apas.contracts.certified_model import (
     rows_on,
     with_readings,
 )
-from apas.contracts.tables import table_digest
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError

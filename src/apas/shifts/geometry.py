@@ -12,8 +12,6 @@ References
 Dekker (1971), "A floating-point technique for extending the available precision", Numerische Mathematik 18.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import lru_cache

@@ -7,14 +7,15 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import expit, stdtr
 
 from apas._random import Stream, entropy_of
 from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_probability
+from apas.certification.api import output_range
 from apas.certification.claims import Verdict
 from apas.certification.failing_draws import drawn_blocks
 from apas.certification.methods.sampling import models_used
-from apas.certification.output_range import output_range
 from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
@@ -60,8 +61,6 @@ class Moments:
 
 def t_test(moments: Moments, alternative: str) -> tuple[Floats, Floats]:
     """Student's t and its p-value, per column, that the expectation is 0: exact for normal numbers."""
-    from scipy.special import stdtr
-
     # numbers that are all the same have t = 0 and p = 1 if they are 0, else an infinite t
     error = np.sqrt(moments.variance / moments.count)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -279,17 +278,10 @@ def is_naturally_occurring(
     asked |= {"entropy": entropy, "quantity": quantity, "confidence": level, "simultaneous": bool(simultaneous)}
     asked |= {"variance_limit": None if variance_limit is None else float(variance_limit), "alternative": alternative}
     asked |= {"original": original, "mean": mean, "difference": moments.magnitude, "variance": moments.variance}
-    return NaturalEvidence(
-        **asked,
-        t=t,
-        p_values=p,
-        mean_low=np.maximum(low, mean - reach),
-        mean_high=np.minimum(high, mean + reach),
-        variance_low=np.maximum(0.0, spread - wide) ** 2,
-        variance_high=np.minimum((spread + wide) ** 2, ((high - low) / 2) ** 2),
-        lipschitz_base=base,
-        lipschitz_shifted=shifted,
-    )
+    asked |= {"mean_low": np.maximum(low, mean - reach), "mean_high": np.minimum(high, mean + reach)}
+    asked |= {"variance_low": np.maximum(0.0, spread - wide) ** 2, "t": t, "p_values": p}
+    asked |= {"variance_high": np.minimum((spread + wide) ** 2, ((high - low) / 2) ** 2)}
+    return NaturalEvidence(**asked, lipschitz_base=base, lipschitz_shifted=shifted)
 
 
 def _label(model: Model, quantity: str, target: Any) -> Any:
@@ -322,8 +314,6 @@ def _threshold(model: Model) -> tuple[float, bool]:
 
 
 def _read(margins: Floats, offset: float, logistic: bool) -> Floats:
-    from scipy.special import expit
-
     values = expit(margins + offset) if logistic else margins + offset
     if not np.isfinite(values).all():
         raise InputError("`shifts` must give models whose outputs are numbers, got one that is not finite.")
