@@ -53,8 +53,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _typed(kind: type[_Kind], wanted: str) -> Callable[["Fields", str], _Kind]:
-    """A method that takes a field of some type."""
-
     def take(self: "Fields", key: str) -> _Kind:
         value = self.content.get(key)
         if not isinstance(value, kind):

@@ -134,7 +134,6 @@ def moving(values: Any, first: int) -> Entries:
 
 
 def _diagonal(entries: Entries) -> Entries:
-    """A matrix with numbers on its diagonal, and zeros that do not move."""
     count = entries.shape[1]
     found = fixed(np.zeros((count, count)))
     found[:, np.arange(count), np.arange(count)] = entries

@@ -86,7 +86,6 @@ class Reads:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function and of all that is defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

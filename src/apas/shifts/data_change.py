@@ -283,7 +283,6 @@ class DataChange(ChangedTable):
         return self._behind(model, network, self.X, self.y, self.sample_weight)
 
     def _compare(self, estimator: Any) -> None:
-        """Refuse settings that are not those of a scikit-learn classifier."""
         final = estimator[-1] if hasattr(estimator, "steps") else estimator
         name, given = type(final).__name__, final.get_params()
         if name == "MLPClassifier":

@@ -260,7 +260,6 @@ class _Sample:
 
 
 def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, int]:
-    """The number of each row's period, in their order, and the length of a window."""
     if when is None and window is None:
         return None, 0
     if when is None or window is None:

@@ -186,7 +186,6 @@ class GraphReader:
         return builder.activate(given[0], *self._activation(kind, constants, settings))
 
     def _activation(self, kind: str, constants: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
-        """What `ChainBuilder.activate` takes."""
         if kind in ("Softmax", "LogSoftmax") and settings.get("axis", -1 if self.opset >= 13 else 1) not in (1, -1):
             raise self.refuse(f"the node {kind} does not run over the classes")
         if kind == "LeakyRelu":  # settings are float32 numbers, and that of the usual slope is not the nearest to 0.01
@@ -241,7 +240,6 @@ class GraphReader:
         return self._entries(node.input[place], bias, "bias").reshape(3, -1)
 
     def _entries(self, name: str, array: Any, kind: str) -> Entries:
-        """Constants as what moves."""
         if array is None or array.dtype.kind != "f":
             raise self.refuse(f"the numbers {name!r} of a layer are no constants of floating point numbers")
         if array.dtype.itemsize < 4:

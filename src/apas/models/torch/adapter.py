@@ -351,7 +351,6 @@ def final_layer(module: Any) -> tuple[Any, int, str] | None:
 
 
 def _parameters(module: Any) -> Parameters:
-    """Every parameter once, under its first name."""
     named = list(module.named_parameters())
     if any(isinstance(p, nn.parameter.UninitializedParameter) for _, p in named):
         raise InputError("the module must be initialised, but has lazy layers that are not; call it once on a batch.")
