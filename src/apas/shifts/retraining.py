@@ -14,7 +14,7 @@ from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from apas._atomic import write_text
+from apas._atomic import refusing, write_text
 from apas._fields import Fields, parse_json
 from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
@@ -488,11 +488,9 @@ class RefitFolder:
                 why = f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what}"
                 raise InputError(f"{why} {'are' if what == 'settings' else 'is'} another; name another folder.")
         self.recipe, self.count = ours, max(count, self.count)
-        try:
+        with refusing("`folder` of retrain cannot be written"):
             self.path.mkdir(parents=True, exist_ok=True)
             self._write()
-        except OSError as error:
-            raise InputError(f"`folder` of retrain cannot be written: {error.strerror or error}.") from None
 
     def _write(self) -> None:
         process, recipe, entropy = self.recipe or ("", "", 0)

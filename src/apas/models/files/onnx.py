@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from apas._atomic import refusing
 from apas._fields import parse_json
 from apas._lazy import require
 from apas._sanitise import for_error
@@ -432,7 +433,7 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
     """The `size` bytes of a tensor that are kept in a file beside the model."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     place = path.parent / said["location"]
-    try:
+    with refusing(f"{path} keeps numbers in {place}, which cannot be read"):
         status = place.lstat()  # a link could lead out of the folder
         if not stat.S_ISREG(status.st_mode):
             raise UnsafeFile(f"{path} keeps numbers in {said['location']!r}, which is not a plain file.")
@@ -444,8 +445,6 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
         with place.open("rb") as file:
             file.seek(offset)
             return bytes(file.read(length))
-    except OSError as error:
-        raise InputError(f"{path} keeps numbers in {place}, which cannot be read: {error.strerror}.") from None
 
 
 def _array(onnx: Any, path: Path, tensor: Any) -> Array:
