@@ -92,9 +92,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         raise InputError(f"the model's classes must be numbers or texts to be written to a file ({error}).") from error
 
 
-def _check_content(
-    file: Path, content: bytes, model: Model, read: Callable[[Path, bytes, "LoadOptions"], Model]
-) -> None:
+def _check_content(file: Path, content: bytes, model: Model, read: Callable[..., Model]) -> None:
     """Refuse what cannot be read again, or comes back as another model."""
     try:
         again = model_digest(read(file, content, LoadOptions()))
