@@ -24,7 +24,7 @@ from apas.models.base import Capability, Dense, as_model, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.forward import margins_from_scores, scores
 from apas.shifts.base import Box, Embedded, MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
-from apas.shifts.box_rounding import inside_box, within_box
+from apas.shifts.geometry import inside_box, within_box
 from apas.worst_case.exact_arithmetic import exact_sign, is_piecewise_linear
 from apas.worst_case.intervals import margin_error
 

@@ -4,8 +4,6 @@ What is counted are events of the draws ("this model keeps all of the region"), 
 draw that nothing settles counts as failed, and refutes nothing. What refutes is a row of the region, kept as a witness.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -43,15 +43,12 @@ from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
 
 
-class Checked(Enum):
+class Checked(StrEnum):
     """What became of one line; the value is how it is printed."""
 
     HOLDS = "HOLDS"
     FAILS = "FAILS"
     NOT_CHECKED = "NOT CHECKED"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 MOST_DRAWS = 10_000_000  # no more draws than this are made again for one row; a file can ask for any number

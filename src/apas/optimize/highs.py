@@ -3,8 +3,6 @@
 Whatever it says is advice: a point counts if who asked accepts it, a bound if it follows from dual variables here.
 """
 
-from __future__ import annotations
-
 import heapq
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What the page draws anew, never from the draws that certified: shares of valid shifts, margins on shifted models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

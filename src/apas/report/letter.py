@@ -1,7 +1,5 @@
 """`write_letter`: what was promised to each applicant, as one page that a person can read and print."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from apas._atomic import write_text
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import shown
 from apas._validation import is_path
 from apas.certification.region import AT_LEAST, AT_MOST, ONE_OF, RowRegion, Span, cells_of, names_of

@@ -167,7 +167,12 @@ def _prepare(
     if offers(estimator, FromEstimator):
         estimator, options = estimator.estimator, estimator.read_options
     _check_estimator(estimator, bool(warm_start))
-    _check_keep(keep, estimator)
+    if keep is not None:
+        if keep != "preprocessing":
+            raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
+        if distance.final_step(estimator) is estimator or len(estimator) < 2:
+            raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
+        distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
     try:
         rows = X if hasattr(X, "shape") else np.asarray(X)
     except ValueError:
@@ -277,16 +282,6 @@ def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, i
     return periods.astype(np.int64), length
 
 
-def _check_keep(keep: Any, estimator: Any) -> None:
-    if keep is None:
-        return
-    if keep != "preprocessing":
-        raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
-    if distance.final_step(estimator) is estimator or len(estimator) < 2:
-        raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
-    distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
-
-
 @dataclass(frozen=True)
 class _Recipe:
     """Everything that makes model number i, for workers."""
@@ -317,10 +312,8 @@ class _Recipe:
                 first = (str(error).splitlines() or [""])[0]
                 if not (first and isinstance(error, ValueError)):  # a KeyError says no more than the key
                     first = f"{type(error).__name__} {first}".strip()
-                raise InputError(
-                    f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out, so mend "
-                    "the training, or pass data on which it works."
-                ) from error
+                told = f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out,"
+                raise InputError(f"{told} so mend the training, or pass data on which it works.") from error
         return model, [(w.category, str(w.message)) for w in caught]
 
     def attempt(self, i: int) -> tuple[Any, _Caught] | InputError:
@@ -362,10 +355,8 @@ class _Recipe:
         """A fingerprint of all that makes a model besides rows and seed: settings, and what is gone on from."""
         told = _settings(self.estimator)
         periods = None if self.sample.periods is None else distance.data_digest(self.sample.periods)
-        fitted = (
-            model_digest(distance.read_model(self.estimator, "`estimator`")) if self.warm_start or self.keep else None
-        )
-        options = canonical(self.options)
+        start = distance.read_model(self.estimator, "`estimator`") if self.warm_start or self.keep else None
+        fitted, options = None if start is None else model_digest(start), canonical(self.options)
         form = json.dumps([told, periods, fitted, options, canonical(self.sample.fraction)], sort_keys=True)
         return hashlib.sha256(form.encode()).hexdigest()
 
@@ -411,15 +402,11 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
             f"`estimator` of retrain must be a scikit-learn classifier or a function (X, y, seed) -> model, got {what}."
         )
     if getattr(distance.final_step(estimator), "settings_lost_", False):
-        raise InputError(
-            "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them; "
-            "save it with apas.save_model(model, 'model.apas') in the program that trained it."
-        )
+        why = "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them;"
+        raise InputError(f"{why} save it with apas.save_model(model, 'model.apas') in the program that trained it.")
     if hasattr(estimator, "fit") and not hasattr(estimator, "get_params"):
-        raise InputError(
-            f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not; "
-            "pass a function (X, y, seed) that makes and trains one."
-        )
+        why = f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not;"
+        raise InputError(f"{why} pass a function (X, y, seed) that makes and trains one.")
     if not warm_start:
         return
     if not hasattr(estimator, "fit"):
@@ -435,9 +422,8 @@ def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
     """The trained models by number as models; what reading several of them warns about is said once."""
 
     def read(model: Any, name: str) -> Model:
-        return (
-            distance.read_model(model, name) if offers(model, Predicts) or not options else as_model(model, **options)
-        )
+        told = bool(options) and not offers(model, Predicts)
+        return as_model(model, **options) if told else distance.read_model(model, name)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -456,12 +442,9 @@ def _report(caught: list[_Caught], models: list[Model]) -> None:
         kept = "they are kept, since a process that leaves some out is another process"
         warnings.warn(f"{count} of {len(models)} trainings of retrain {what}; {kept}.", kind, stacklevel=3)
     if len(models) > 1 and len({model_digest(model) for model in models}) == 1:
-        warnings.warn(
-            f"all {len(models)} models of retrain are the same, since nothing in this process is random; let it draw "
-            "rows (bootstrap=True), or use an estimator with a random_state.",
-            GuaranteeWarning,
-            stacklevel=3,
-        )
+        told = f"all {len(models)} models of retrain are the same, since nothing in this process is random;"
+        advice = "let it draw rows (bootstrap=True), or use an estimator with a random_state."
+        warnings.warn(f"{told} {advice}", GuaranteeWarning, stacklevel=3)
 
 
 MANIFEST = "refits.json"
@@ -505,10 +488,8 @@ class RefitFolder:
         ours = process, recipe, entropy
         for what, told, here in zip(("process", "settings", "seed"), ours, self.recipe or ours, strict=True):
             if told != here:
-                raise InputError(
-                    f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what} "
-                    f"{'are' if what == 'settings' else 'is'} another; name another folder."
-                )
+                why = f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what}"
+                raise InputError(f"{why} {'are' if what == 'settings' else 'is'} another; name another folder.")
         self.recipe, self.count = ours, max(count, self.count)
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -5,8 +5,6 @@ false claim in 18 % of all searches. A budget says which part of the total risk 
 the sample size grows with the logarithm of the risk, 1379 draws for one test and 2436 for each of 200.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, SupportsIndex, runtime_checkable
@@ -65,10 +63,8 @@ class Uniform:
     def share(self, test: SupportsIndex) -> Fraction:
         """Return one part in `tests`."""
         if _number(test) > self.tests:
-            raise InputError(
-                f"test must be at most {self.tests}, the number of tests of this Uniform budget, got {test}; "
-                "plan for more tests in advance, or use Telescoping(), which has no last test"
-            )
+            told = f"test must be at most {self.tests}, the number of tests of this Uniform budget, got {test};"
+            raise InputError(f"{told} plan for more tests in advance, or use Telescoping(), which has no last test")
         return Fraction(1, self.tests)
 
 

@@ -4,8 +4,6 @@ The theorem and its proof are in docs/mathematics.md. Everything is computed in 
 every number is rounded to the side on which the statement stays true.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache

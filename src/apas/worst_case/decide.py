@@ -4,8 +4,6 @@ Proved only by bounds that hold in real arithmetic, broken only if whoever asks 
 depend on the other rows.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

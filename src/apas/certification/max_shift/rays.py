@@ -4,8 +4,6 @@ Bounds (`Rays.floors`) decide which rays get a closer look, never chance; how fa
 enlarged until enough failures were found.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any, NamedTuple
 

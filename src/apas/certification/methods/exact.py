@@ -1,7 +1,5 @@
 """`Exact`: proofs and witnesses for piecewise linear networks of any depth, without a commercial solver."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from numbers import Real

@@ -4,8 +4,6 @@ None of them can run code. What a library would follow without looking, where ch
 checked here. Of CatBoost's format nobody but the library can tell: another process reads such a file first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -19,18 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Integers
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model
 from apas.models.files import formats
-from apas.models.predictor import catboost_file
+from apas.models.predictor import CLASSIFIERS, catboost_file
 
 _require = formats.require_that
-
-#: Which classes of a library an `.apas` file may name; the first is the one that a bare file becomes.
-CLASSIFIERS = {"xgboost": ("XGBClassifier", "XGBRFClassifier"), "lightgbm": ("LGBMClassifier",)}
-CLASSIFIERS |= {"catboost": ("CatBoostClassifier",)}
 
 
 def booster_bytes(estimator: Any) -> bytes:

@@ -307,20 +307,9 @@ class LoadOptions:
                 raise InputError(f"`{name}` of load_model is {value!r}, but {path} says {shown!r}; leave it out.")
         return model
 
-    def network(
-        self,
-        path: Path,
-        weights: Sequence[Any],
-        biases: Sequence[Any],
-        *,
-        activation: Sequence[str] | None = None,
-        output: str | None = None,
-        classes: Sequence[Any] | None = None,
-        dtype: str = "float64",
-        kind: type[FeedForward] = FeedForward,
-    ) -> FeedForward:
-        """Make a network of what a file holds and what the user says about the rest."""
-        hidden = len(weights) - 1
+    def network(self, path: Path, weights: Any, biases: Any, *, kind: Any = FeedForward, **told: Any) -> FeedForward:
+        """Make a network of what a file holds (some of it is `told` there) and what the user says about the rest."""
+        hidden, activation, output = len(weights) - 1, told.get("activation"), told.get("output")
         if activation is None and self.activation is None and hidden:
             raise InputError(
                 f"`activation` of load_model must say what is computed between the {hidden + 1} layers, which {path} "
@@ -339,11 +328,12 @@ class LoadOptions:
         if chosen == "identity" and self.threshold is None:
             said = '`threshold` of load_model must be given with output="identity",'
             raise InputError(f"{said} as {path} does not tell it.")
-        fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen, "dtype": dtype}
+        fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen}
         fields["activation"] = activation if activation is not None else self.activation if hidden else ()
         fields["threshold"] = 0.5 if self.threshold is None else self.threshold
-        fields["classes"] = classes if classes is not None else self.classes
-        return self.confirm(path, build_network(path, {**fields, "feature_names": self.feature_names}, kind))
+        fields["classes"] = self.classes if told.get("classes") is None else told["classes"]
+        fields |= {"dtype": told.get("dtype", "float64"), "feature_names": self.feature_names}
+        return self.confirm(path, build_network(path, fields, kind))
 
 
 def read_classifier(path: Path, estimator: Any, options: LoadOptions) -> Model:

@@ -1,7 +1,5 @@
 """Dense networks as `.onnx` files: the graph read as a chain of layers, and a second opinion of onnxruntime."""
 
-from __future__ import annotations
-
 import json
 import math
 import stat
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from apas._fields import parse_json
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import for_error
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
@@ -64,10 +62,7 @@ class GraphReader:
         self.classes: list[Any] | None = None
         self.output: str | None = None
         self.end, self.layers = "", 0
-        self.constant = cache(self._constant)
-
-    def _constant(self, name: str) -> Array | None:
-        return _array(self.onnx, self.path, self.tensors[name]) if name in self.tensors else None
+        self.constant = cache(lambda name: _array(onnx, path, tensors[name]) if name in tensors else None)
 
     def _attributes(self, node: Any) -> dict[str, Any]:
         return {a.name: self.onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -221,8 +216,8 @@ class GraphReader:
         if settings.get("transA") or settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0:
             raise self.refuse("a node Gemm turns or scales its input, which layers do not")
         entries = self._entries(node.input[1], weight, "weight")
-        entries = entries.mapped(np.transpose) if kind == "Gemm" and settings.get("transB") else entries
-        count, width = len(entries.values), self.builder.width(value)
+        entries = entries.transpose(0, 2, 1) if kind == "Gemm" and settings.get("transB") else entries
+        count, width = entries.shape[1], self.builder.width(value)
         if value == 0 and width == 0:
             self.builder.nodes[0].width = width = count
         if count != width and value == 0:
@@ -243,7 +238,7 @@ class GraphReader:
             if node.op_type == "Gemm" or self.made.get(value) == "MatMul":
                 raise self.damage(f"a layer of {width} outputs has biases of shape {shape}")
             raise self.refuse(f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}")
-        return self._entries(node.input[place], bias, "bias").mapped(np.ravel)
+        return self._entries(node.input[place], bias, "bias").reshape(3, -1)
 
     def _entries(self, name: str, array: Any, kind: str) -> Entries:
         """Constants as what moves."""
