@@ -126,7 +126,7 @@ def _findings(
         def accept(i: int, direction: Floats, rows: Indices = rows, delta: float = delta) -> bool:
             row = int(rows[i])
             values = inside_box(network.parameters.values, question.reach, delta, direction)
-            witnesses[row] = confirmed_witness(question, row, values, direction)
+            witnesses[row] = confirmed_witness(question, row, values)
             return witnesses[row] is not None
 
         asked = (network, some.X, some.wanted, question.radii, delta)
