@@ -202,6 +202,7 @@ def read_references(path: Path | None, column: str | None) -> list[str] | None:
 
 
 ledger_app = typer.Typer(
+    name="ledger",
     help="Keep the promises that were made to people, and audit new models against all of them.\n\n"
     "Example:  apas ledger list ledger.db --state open",
     no_args_is_help=True,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 paper_app = typer.Typer(
+    name="paper",
     help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",
     no_args_is_help=True,
 )
@@ -178,15 +179,11 @@ def all_command(how: RunOptions) -> None:
 
 
 def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page: Path | None) -> dict[str, Any]:
-    found = [
-        {
-            "name": entry.name,
-            "title": entry.title,
-            "tables": {title: json_rows(table) for title, table in outcome.tables.items()},
-            "files": [str(file) for file in outcome.files],
-        }
-        for entry, outcome in outcomes
-    ]
+    found = []
+    for entry, outcome in outcomes:
+        told = {"tables": {title: json_rows(table) for title, table in outcome.tables.items()}}
+        files = [str(file) for file in outcome.files]
+        found.append({"name": entry.name, "title": entry.title, **told, "files": files})
     return {"format": "apas-paper", "quick": quick, "experiments": found, "page": None if page is None else str(page)}
 
 

@@ -256,15 +256,10 @@ class AuditReport(RowResults[AuditRow]):
         return {**told, "outcome": item.outcome.name, "repair": str(item.repair or "")}
 
     def _about(self) -> dict[str, Any]:
-        return {
-            "ok": self.ok,
-            "summary": self.summary(),
-            "new_digest": self.new_digest,
-            "notes": list(self.notes),
-            "shifts": {digest: shift.to_dict() for digest, shift in self.shifts.items()},
-            "points_digest": None if self.points is None else table_digest(self.points),
-            **({} if self.expired is None else {"expired": self.expired}),
-        }
+        said: dict[str, Any] = {"ok": self.ok, "summary": self.summary(), "new_digest": self.new_digest}
+        said |= {"notes": list(self.notes), "shifts": {key: shift.to_dict() for key, shift in self.shifts.items()}}
+        said["points_digest"] = None if self.points is None else table_digest(self.points)
+        return said if self.expired is None else {**said, "expired": self.expired}
 
 
 _WRONG = (
@@ -372,16 +367,10 @@ def audit(
         fixes, assumed = _repairs(found, new, broken, space)
         notes += assumed
         rows = [replace(row, repair=fixes.pop(0)) if row.outcome.is_broken else row for row in rows]
-    return AuditReport(
-        rows,
-        points=found.points,
-        new_digest=new_digest,
-        notes=notes,
-        feature_names=found.feature_names,
-        index=found._index,
-        shifts={} if shift is None else {found.model_digest: shift},
-        comparable=bounds_distance(shifts) and not new.differs and not new.unidentified,
-    )
+    about: dict[str, Any] = {"points": found.points, "feature_names": found.feature_names, "index": found._index}
+    about |= {"new_digest": new_digest, "notes": notes, "shifts": {} if shift is None else {found.model_digest: shift}}
+    comparable = bounds_distance(shifts) and not new.differs and not new.unidentified
+    return AuditReport(rows, comparable=comparable, **about)
 
 
 def calibration_notes(items: Sequence[Any], rows: Sequence[AuditRow]) -> list[str]:
@@ -390,13 +379,11 @@ def calibration_notes(items: Sequence[Any], rows: Sequence[AuditRow]) -> list[st
     for item, row in zip(items, rows, strict=True):
         if isinstance(item.claim, NextUpdate) and item.is_certified:
             together.setdefault(str(item.claim), []).append(row.outcome.is_broken)
-    told = "A claim about rows together ({}): the new model {}."
-    return [
-        told.format(
-            said, f"breaks {sum(hits)} of the {len(hits)} asked" if any(hits) else f"keeps all {len(hits)} asked"
-        )
-        for said, hits in together.items()
-    ]
+    told = []
+    for said, hits in together.items():
+        what = f"breaks {sum(hits)} of the {len(hits)} asked" if any(hits) else f"keeps all {len(hits)} asked"
+        told.append(f"A claim about rows together ({said}): the new model {what}.")
+    return told
 
 
 def _measure_refit(new: Successor, shifts: Any, data: Sequence[Any] | None) -> RefitReport | None:

@@ -119,17 +119,12 @@ def _written(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = Non
 
 def described(found: Certificates | MaxShifts, origin: Origin) -> dict[str, Any]:
     """What a file says about all rows."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "versions": own_versions(),
-        "model": {"digest": found.model_digest, "preprocessing": origin.preprocessing, "network": origin.network},
-        "shifts": found.shifts.to_dict(),
-        "space": origin.space,
-        "feature_names": None if found.feature_names is None else list(found.feature_names),
-        "points": codec.described_table(found.points),
-        "inputs": None if found.inputs is None else codec.described_table(found.inputs),
-    }
+    model = {"digest": found.model_digest, "preprocessing": origin.preprocessing, "network": origin.network}
+    about = {"format": FORMAT, "version": VERSION, "versions": own_versions(), "model": model}
+    about |= {"shifts": found.shifts.to_dict(), "space": origin.space}
+    about["feature_names"] = None if found.feature_names is None else list(found.feature_names)
+    tables = {"points": found.points, "inputs": found.inputs}
+    return about | {name: None if t is None else codec.described_table(t) for name, t in tables.items()}
 
 
 def sealed(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -14,9 +14,16 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._random import DERIVED, Stream
-from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift, RowWitness
+from apas.certification.certificate import (
+    NEAR_BOUNDARY,
+    NOT_VALID,
+    BoundEvidence,
+    Certificate,
+    DrawnShift,
+    RowWitness,
+    confirmed_witness,
+)
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
-from apas.certification.confirmation import confirmed_witness
 from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
@@ -36,15 +43,12 @@ from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
 
 
-class Checked(Enum):
+class Checked(StrEnum):
     """What became of one line; the value is how it is printed."""
 
     HOLDS = "HOLDS"
     FAILS = "FAILS"
     NOT_CHECKED = "NOT CHECKED"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 MOST_DRAWS = 10_000_000  # no more draws than this are made again for one row; a file can ask for any number

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from apas._typing import Array
-from apas.certification.output_range import output_range
-from apas.certification.robust_fraction import robust_fraction
+from apas.certification.api import output_range, robust_fraction
 from apas.display.plots import new_axes, save_figure
 from apas.models.feedforward import FeedForward
 from apas.paper import Results, make_table, new_figure

@@ -272,15 +272,7 @@ def _variants(source: Any, knobs: bool) -> Iterator[tuple[str, Any]]:
 def _generated(ground: Ground, source: Any, options: Mapping[str, Any]) -> tuple[Counterfactuals, float]:
     """Answers for all inputs, and processor seconds per row."""
     tables, began = ground.tables, time.process_time()
-    answer = generate(
-        ground.base,
-        tables.d1.raw.iloc[ground.inputs],
-        target=1,
-        space=tables.space,
-        background=tables.d1.raw,
-        source=source,
-        time_limit=SECONDS * max(1, len(ground.inputs)),
-        rng=ground.seed,
-        **options,
-    )
+    known: dict[str, Any] = {"space": tables.space, "background": tables.d1.raw, "source": source, "rng": ground.seed}
+    known["time_limit"] = SECONDS * max(1, len(ground.inputs))
+    answer = generate(ground.base, tables.d1.raw.iloc[ground.inputs], target=1, **known, **options)
     return answer, (time.process_time() - began) / max(1, len(ground.inputs))

@@ -154,11 +154,8 @@ def _people(words: Words, drift: float) -> dict[str, Any]:
     settled = _logistic((age - 38) / 7 + (income - 2800) / 1500)
     middle = _logistic((age - 28) / 4) * _logistic((52 - age) / 5)
     own, rent, family = 0.1 + 0.9 * settled, 0.9 - 0.55 * settled, 0.02 + 0.8 * young
-    return {
-        "age": age.astype(np.int64),
-        "employment": job,
-        "years_employed": years,
-        "income": income,
+    drawn = {"age": age.astype(np.int64), "employment": job, "years_employed": years, "income": income}
+    return drawn | {
         "housing": _pick(_uniform(words[:, 6]), own, rent, family),
         "dependants": _steps(_bell(words[:, 7]) + 1.5 * middle, 0.7, 1.3, 2.1, 2.9, 3.6),
         "existing_loans": _steps(_bell(words[:, 8]) + 0.5 * middle + 0.15 * drift, 0.1, 0.9, 1.6, 2.3, 3.0),

@@ -20,7 +20,7 @@ from apas._validation import check_integer, check_probability
 from apas.certification.api import certify
 from apas.certification.certificate import BoundEvidence, Certificate, KeptShift
 from apas.certification.claims import Most, Verdict
-from apas.certification.max_shift.grid import PUBLISHED, double_and_bisect
+from apas.certification.max_shift.api import PUBLISHED, double_and_bisect
 from apas.certification.question import Method, Question
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.smooth_problem import Level

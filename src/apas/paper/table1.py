@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,9 +22,9 @@ import pandas as pd
 
 from apas._optional import require
 from apas._typing import Bools, Floats
+from apas.certification.api import robust_fraction
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Method
-from apas.certification.robust_fraction import robust_fraction
 from apas.counterfactuals.api import generate
 from apas.counterfactuals.sources.base import CandidateSource
 from apas.counterfactuals.sources.roar import Roar
@@ -144,10 +143,13 @@ def _encode(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
 
 
 #: What explains the inputs, by name; in the order of the table.
-METHODS: Final[Mapping[str, Callable[[Preparation, str, int], MethodPoints]]] = MappingProxyType(
-    {"MILP": _loop, "Wachter": _baseline, "Proto": _baseline, "Wacht-R": _baseline, "Proto-R": _baseline}
-    | {"MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum)}
-)
+METHODS: Final[Mapping[str, Callable[[Preparation, str, int], MethodPoints]]] = {
+    "MILP": _loop,
+    "Wachter": _baseline,
+    "Proto": _baseline,
+    "Wacht-R": _baseline,
+    "Proto-R": _baseline,
+} | {"MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum)}
 #: Draws that estimate the share of the shifts under which an explanation stays valid, and their seed, which no method
 #: has.
 DRAWS, SEED = 10_000, 987_654_321

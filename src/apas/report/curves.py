@@ -1,7 +1,5 @@
 """What the page draws anew, never from the draws that certified: shares of valid shifts, margins on shifted models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +8,9 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Array, Floats, Integers
 from apas._validation import is_frame
+from apas.certification.api import FractionCurves, robust_fraction
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
-from apas.certification.robust_fraction import FractionCurves, robust_fraction
 from apas.contracts.certified_model import ask_again, rows_of
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress

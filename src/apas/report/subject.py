@@ -1,7 +1,5 @@
 """What a report is about: certificates, the largest shifts of the same rows, the model, and what a later one does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -3,8 +3,6 @@
 A *sweep* tells what every move of one feature does to the margins of all refits, by the leaf table or by the models.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Where a feature must leap before it goes on, the leap is a column of its own: the parent of those that need it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -17,7 +17,7 @@ from apas._typing import Bools, Floats
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, Changes, UnitRanges, unit_ranges
 from apas.models.feedforward import FeedForward
 from apas.models.forward import LEAKY_SLOPE, activate, activation_range
-from apas.optimize.program import Program, ProgramBuilder, power_above
+from apas.optimize.highs import Program, ProgramBuilder, power_above
 
 #: Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
 _Sides = list[tuple[Bools, Bools]]
