@@ -371,7 +371,6 @@ def evaluate(
 
 
 def _read_metrics(metrics: Any) -> dict[str, Metric]:
-    """Metrics by name, each once."""
     known = ", ".join(repr(name) for name in METRICS)
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
         raise InputError(f"`metrics` must be a list of names out of {known}, got {metrics!r}; pass [name] for one.")

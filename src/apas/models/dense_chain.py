@@ -6,11 +6,9 @@ a diagonal of weights, a row that moves a layer of the identity whose biases mov
 with, so that the chain of shifted coordinates is exactly the shifted model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -49,7 +47,7 @@ class DenseChain:
     tied: str = ""
 
     @classmethod
-    def of(cls, network: FeedForward) -> DenseChain:
+    def of(cls, network: FeedForward) -> Self:
         """A network whose parameters are the coordinates."""
         count = len(network.parameters)
         return cls(network, np.arange(count), np.ones(count), count)
@@ -107,7 +105,7 @@ class DenseChain:
             return None
         return FeedForward(net.weights, given, activation=net.activations, **net.meaning())
 
-    def with_moving_row(self, *, alone: bool) -> DenseChain:
+    def with_moving_row(self, *, alone: bool) -> Self:
         """The same behind a row whose features are coordinates, behind the others or `alone`: nothing else moves."""
         net, count, first = self.network, self.network.n_features, 0 if alone else self.count
         layers = [np.eye(count), *net.weights], [np.zeros(count), *net.given_biases]
@@ -116,7 +114,7 @@ class DenseChain:
         source, sign = (np.full_like(self.source, -1), np.zeros_like(self.sign)) if alone else (self.source, self.sign)
         sources, signs = [still, moving, source], [np.zeros(count * count), np.ones(count), sign]
         placed = np.concatenate(sources), np.concatenate(signs), first + count
-        return DenseChain(network, *placed, "" if alone else self.tied)
+        return type(self)(network, *placed, "" if alone else self.tied)
 
 
 #: An array of numbers, then of the coordinate that each is (-1 if it does not move), then of its sign; as `DenseChain`.
@@ -136,7 +134,6 @@ def moving(values: Any, first: int) -> Entries:
 
 
 def _diagonal(entries: Entries) -> Entries:
-    """A matrix with numbers on its diagonal, and zeros that do not move."""
     count = entries.shape[1]
     found = fixed(np.zeros((count, count)))
     found[:, np.arange(count), np.arange(count)] = entries

@@ -3,8 +3,6 @@
 Code of a library counts by its name, so that a certificate outlives updates; code of the user's by what it says.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import hashlib
@@ -21,7 +19,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -88,7 +86,6 @@ class Reads:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function and of all that is defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -352,9 +349,9 @@ class _Walk:
         self.kept.append(value)
         return describe(value)
 
-    def _apart(self) -> _Walk:
+    def _apart(self) -> Self:
         """A walk from here on of which this one learns nothing: for what has no order in which it could be met."""
-        walk = _Walk(self.parts)
+        walk = type(self)(self.parts)
         walk.met, walk.kept, walk.path = dict(self.met), self.kept, list(self.path)
         return walk
 

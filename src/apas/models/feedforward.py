@@ -10,12 +10,10 @@ are rounded to float32 too. That holds for every network of a box of parameters 
 about arithmetic that is coarser than float32, such as TF32 or bfloat16.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -326,7 +324,7 @@ class FeedForward(Gradients):
         labels[:] = self.classes
         return np.asarray(labels[chosen])
 
-    def as_feedforward(self) -> FeedForward:
+    def as_feedforward(self) -> Self:
         """Itself."""
         return self
 
@@ -335,20 +333,20 @@ class FeedForward(Gradients):
         names = ("output", "threshold", "classes", "feature_names", "dtype")
         return {name: getattr(self, name) for name in names}
 
-    def with_options(self, **changed: Any) -> FeedForward:
+    def with_options(self, **changed: Any) -> Self:
         """The same network with other arguments."""
         layers = {"weights": self.weights, "biases": self.given_biases, "activation": self.activations}
         return type(self)(**{**layers, **self.meaning(), **changed})
 
-    def with_names(self, feature_names: Sequence[str]) -> FeedForward:
+    def with_names(self, feature_names: Sequence[str]) -> Self:
         """The same network with other names of its inputs."""
         return self.with_options(feature_names=feature_names)
 
-    def with_dtype(self, dtype: str) -> FeedForward:
+    def with_dtype(self, dtype: str) -> Self:
         """The same network computed in another arithmetic where it is used."""
         return self.with_options(dtype=dtype)
 
-    def with_parameters(self, values: Floats) -> FeedForward:
+    def with_parameters(self, values: Floats) -> Self:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
         theta, parts = self.parameters, self.parameters.split(values)
         for name, kind, part in zip(theta.names, theta.kinds, parts, strict=True):

@@ -253,7 +253,6 @@ def _dtype(model: Any) -> str:
 
 
 def _array(value: Any) -> Any:
-    """Numbers of a variable or of an answer, whatever Keras computes with."""
     value = getattr(value, "value", value)
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
@@ -284,7 +283,6 @@ class KerasModel(ModelWrapper):
             self.n_raw_features, self.encode = network.n_features, self._encode
 
     def _encode(self, X: Any) -> Floats:
-        """Rows scaled as the layer does it, in its arithmetic."""
         assert self._scaler is not None
         mean, deviation = self._scaler
         rows = check_numbers(X, self.feature_names).astype(mean.dtype)

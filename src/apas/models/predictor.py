@@ -507,7 +507,6 @@ def _xgboost_content(estimator: Any) -> Any:
 
 
 def _given_names(names: Any, made_up: str) -> list[str] | None:
-    """Names of the columns it was fitted with, unless the library has numbered them itself."""
     return None if [*names] == [f"{made_up}{i}" for i in range(len(names))] else [*names]
 
 

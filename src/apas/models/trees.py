@@ -170,7 +170,6 @@ def _histogram_boosting(estimator: Any) -> _Ensemble:
 
 
 def _bits(words: Sequence[int]) -> frozenset[int]:
-    """Which bits are set in a row of words of 32."""
     return frozenset(32 * i + j for i, word in enumerate(words) for j in range(32) if word >> j & 1)
 
 

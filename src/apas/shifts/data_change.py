@@ -3,8 +3,6 @@
 It is an L2-regularised logistic regression, or a ridge classifier, on the features that enter it.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import math
@@ -83,7 +81,7 @@ class ChangedTable(EqualByContent):
     no_draws: ClassVar[str] = "no changed table is more likely than another, so nothing is drawn"
 
     @classmethod
-    def from_dict(cls, about: Fields) -> AbsentTable:
+    def from_dict(cls, about: Fields) -> "AbsentTable":
         """What a file holds of the set."""
         about.only(*SETTINGS)
         about.choice("loss", "logistic", "squared")
@@ -285,7 +283,6 @@ class DataChange(ChangedTable):
         return self._behind(model, network, self.X, self.y, self.sample_weight)
 
     def _compare(self, estimator: Any) -> None:
-        """Refuse settings that are not those of a scikit-learn classifier."""
         final = estimator[-1] if hasattr(estimator, "steps") else estimator
         name, given = type(final).__name__, final.get_params()
         if name == "MLPClassifier":

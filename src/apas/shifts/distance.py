@@ -479,7 +479,6 @@ def _one_pass(estimator: Any, X: Floats, y: Any, seed: int) -> Any:
 
 
 def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[Integers], list[int]]:
-    """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
     if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
         if len(rng) != rounds:
             told = f"must be one seed, or one per round ({rounds}), got {len(rng)}"

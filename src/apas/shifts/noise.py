@@ -1,7 +1,5 @@
 """`InputNoise`, noise on the rows: the explanation is carried out imprecisely, while the model stays as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -213,7 +211,6 @@ def _place(parameters: Parameters, feature: Any, argument: str) -> int:
 
 
 def _check_scale(scale: Any) -> Any:
-    """The scale as finite numbers of at least 0, copied from what may change."""
     if scale is None:
         return None
     message = f"`scale` of InputNoise must hold finite numbers of at least 0, one or one per feature, got {scale!r}."

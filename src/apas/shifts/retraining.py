@@ -1,7 +1,5 @@
 """Refits: `retrain` makes independent ones of a training process, in memory or in a folder."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect
@@ -12,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from apas._atomic import write_text
+from apas._atomic import refusing, write_text
 from apas._fields import Fields, parse_json
 from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
@@ -43,7 +41,7 @@ class RetrainedModels(list[Model]):
         self.process, self.entropy = process, entropy
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> RetrainedModels:
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written."""
         kept = RefitFolder(folder)
         models = kept.read_all()
@@ -53,8 +51,8 @@ class RetrainedModels(list[Model]):
     @overload
     def __getitem__(self, index: SupportsIndex) -> Model: ...
     @overload
-    def __getitem__(self, index: slice) -> RetrainedModels: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> Model | RetrainedModels:
+    def __getitem__(self, index: slice) -> "RetrainedModels": ...
+    def __getitem__(self, index: SupportsIndex | slice) -> "Model | RetrainedModels":
         if isinstance(index, slice):  # models taken by their number are draws of the same process
             return RetrainedModels(super().__getitem__(index), self.process, self.entropy)
         return super().__getitem__(index)
@@ -160,7 +158,7 @@ def retrain(
 def _prepare(
     estimator: Any, X: Any, y: Any, n_models: int, *, bootstrap: Any, fraction: Any, when: Any, window: Any, keep: Any,
     warm_start: Any, rng: Any, folder: Any,
-) -> tuple[_Recipe, RefitFolder | None]:  # fmt: skip
+) -> "tuple[_Recipe, RefitFolder | None]":  # fmt: skip
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
     options: dict[str, Any] = {}
@@ -262,7 +260,6 @@ class _Sample:
 
 
 def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, int]:
-    """The number of each row's period, in their order, and the length of a window."""
     if when is None and window is None:
         return None, 0
     if when is None or window is None:
@@ -491,11 +488,9 @@ class RefitFolder:
                 why = f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what}"
                 raise InputError(f"{why} {'are' if what == 'settings' else 'is'} another; name another folder.")
         self.recipe, self.count = ours, max(count, self.count)
-        try:
+        with refusing("`folder` of retrain cannot be written"):
             self.path.mkdir(parents=True, exist_ok=True)
             self._write()
-        except OSError as error:
-            raise InputError(f"`folder` of retrain cannot be written: {error.strerror or error}.") from None
 
     def _write(self) -> None:
         process, recipe, entropy = self.recipe or ("", "", 0)

@@ -235,7 +235,6 @@ class ScaledShifts(ParameterShifts):
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
     def _plain(self, parameters: Parameters) -> bool:
-        """Whether every parameter moves by delta itself, and none is absent."""
         return self.is_whole and ABSENT not in parameters.kinds
 
     def radii(self, parameters: Parameters) -> Floats:

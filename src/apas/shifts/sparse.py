@@ -92,7 +92,6 @@ class SparseShifts(BoxedShifts):
         return f"the set in which at most {some} move, each by at most {size}{fixed}"
 
     def _some(self, parameters: Parameters) -> tuple[str, str, str]:
-        """How many of what, by how much, and what does not move: words of a sentence."""
         movers = np.count_nonzero(self.radii(parameters))
         some = f"{min(self.count, movers)} of {movers} {self._selected(parameters)}"
         return some, *self._words(parameters)[1:]

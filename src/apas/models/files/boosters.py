@@ -183,7 +183,6 @@ def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
 
 
 def _check_text(raw: bytes) -> tuple[dict[str, str], int]:
-    """The header of LightGBM's text, and where its trees end, if they are where and what it says."""
     head, _, _ = raw.partition(b"\n\nTree=")
     header = _fields(head)
     width, per_round = int(header["max_feature_idx"]) + 1, int(header["num_tree_per_iteration"])

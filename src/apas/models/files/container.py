@@ -105,7 +105,6 @@ def read_container(path: Path, raw: bytes, options: formats.LoadOptions) -> Mode
 
 
 def _check_about(path: Path, about: Any) -> dict[str, Any]:
-    """The fields of the description, all there and of the right types."""
     if not isinstance(about, dict) or about.get("format") != "apas-classifier" or about.get("version") != 1:
         raise InputError(f'{ABOUT} in {path} must say "format": "apas-classifier" and "version": 1; use a newer apas.')
     texts = (about.get("class"), about.get("step"))

@@ -4,8 +4,6 @@ Reading never unpickles. What all readers share is here: archives that are read 
 network that a file holds besides its numbers, and what the user says where the file does not.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -94,7 +92,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         raise InputError(f"the model's classes must be numbers or texts to be written to a file ({error}).") from error
 
 
-def _check_content(file: Path, content: bytes, model: Model, read: Callable[[Path, bytes, LoadOptions], Model]) -> None:
+def _check_content(file: Path, content: bytes, model: Model, read: Callable[..., Model]) -> None:
     """Refuse what cannot be read again, or comes back as another model."""
     try:
         again = model_digest(read(file, content, LoadOptions()))
@@ -261,7 +259,7 @@ def json_bytes(network: FeedForward) -> bytes:
     return (json.dumps(content, allow_nan=False) + "\n").encode()
 
 
-def read_json(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+def read_json(path: Path, raw: bytes, options: "LoadOptions") -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
         why = f"{path} is not JSON but looks like a pickle or an archive, which could run code when read;"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from apas._atomic import refusing
 from apas._fields import parse_json
 from apas._lazy import require
 from apas._sanitise import for_error
@@ -186,7 +187,6 @@ class GraphReader:
         return builder.activate(given[0], *self._activation(kind, constants, settings))
 
     def _activation(self, kind: str, constants: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
-        """What `ChainBuilder.activate` takes."""
         if kind in ("Softmax", "LogSoftmax") and settings.get("axis", -1 if self.opset >= 13 else 1) not in (1, -1):
             raise self.refuse(f"the node {kind} does not run over the classes")
         if kind == "LeakyRelu":  # settings are float32 numbers, and that of the usual slope is not the nearest to 0.01
@@ -241,7 +241,6 @@ class GraphReader:
         return self._entries(node.input[place], bias, "bias").reshape(3, -1)
 
     def _entries(self, name: str, array: Any, kind: str) -> Entries:
-        """Constants as what moves."""
         if array is None or array.dtype.kind != "f":
             raise self.refuse(f"the numbers {name!r} of a layer are no constants of floating point numbers")
         if array.dtype.itemsize < 4:
@@ -434,7 +433,7 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
     """The `size` bytes of a tensor that are kept in a file beside the model."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     place = path.parent / said["location"]
-    try:
+    with refusing(f"{path} keeps numbers in {place}, which cannot be read"):
         status = place.lstat()  # a link could lead out of the folder
         if not stat.S_ISREG(status.st_mode):
             raise UnsafeFile(f"{path} keeps numbers in {said['location']!r}, which is not a plain file.")
@@ -446,8 +445,6 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
         with place.open("rb") as file:
             file.seek(offset)
             return bytes(file.read(length))
-    except OSError as error:
-        raise InputError(f"{path} keeps numbers in {place}, which cannot be read: {error.strerror}.") from None
 
 
 def _array(onnx: Any, path: Path, tensor: Any) -> Array:

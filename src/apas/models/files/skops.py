@@ -173,7 +173,6 @@ def _check_predictor(part: Any) -> None:
 
 
 def _check_histograms(part: Any) -> None:
-    """Features of histogram gradient boosting."""
     for tree in (tree for trees in part._predictors for tree in trees):
         _require(type(tree).__name__ == "TreePredictor", "boosting has other trees")
         features = tree.nodes["feature_idx"][tree.nodes["is_leaf"] == 0]

@@ -147,7 +147,6 @@ class _RecordReader:
 
 
 def _call_result(name: str, arguments: Any) -> Any:
-    """What the call would give, as data."""
     if not isinstance(name, Global):
         raise ValueError("not a function")
     if name == DICTIONARY:

@@ -1,7 +1,5 @@
 """PyTorch modules as models: dense sequences as `FeedForward`, all others through `torch.func`."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math
@@ -9,7 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -215,7 +213,7 @@ def _code(module: Any) -> list[Any]:
 class _Program(list[Any]):
     """A Keras model and its variables: only the layers are used, every variable is given when it is called."""
 
-    def __deepcopy__(self, memo: Any) -> _Program:
+    def __deepcopy__(self, memo: Any) -> Self:
         return self  # nothing in it is ever written
 
 
@@ -353,7 +351,6 @@ def final_layer(module: Any) -> tuple[Any, int, str] | None:
 
 
 def _parameters(module: Any) -> Parameters:
-    """Every parameter once, under its first name."""
     named = list(module.named_parameters())
     if any(isinstance(p, nn.parameter.UninitializedParameter) for _, p in named):
         raise InputError("the module must be initialised, but has lazy layers that are not; call it once on a batch.")

@@ -207,11 +207,9 @@ def _array(tensor: Any) -> Floats:
 
 
 def _argument(node: Any, place: int, key: str, default: Any) -> Any:
-    """What a call was given, by its place or by name."""
     return node.args[place] if len(node.args) > place else node.kwargs.get(key, default)
 
 
 def _words(node: Any) -> str:
-    """What a node of a graph calls, in words."""
     target = node.target
     return str(target) if isinstance(target, str) else f"the function {getattr(target, '__name__', target)}"

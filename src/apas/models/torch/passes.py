@@ -6,8 +6,6 @@ units of roundoff; the margin follows in proportion. The last bits of float32 ma
 margins near the edge of what counts as failing are computed again in float64, where they hardly do.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import threading
@@ -15,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -47,7 +45,7 @@ class Head:
     eps: float
 
     @classmethod
-    def of(cls, kind: str, classes: Sequence[Any] | None, threshold: float, outputs: int, dtype: Any) -> Head:
+    def of(cls, kind: str, classes: Sequence[Any] | None, threshold: float, outputs: int, dtype: Any) -> Self:
         """Check the options of `as_model` against the number of outputs."""
         single = kind in ("logit", "probability")
         if single != (outputs == 1):
@@ -159,9 +157,9 @@ class Stage:
         # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
         return Stage, (copy.deepcopy(self.module), self.layout)
 
-    def in_float64(self) -> Stage:
+    def in_float64(self) -> Self:
         """The same in float64."""
-        return Stage(copy.deepcopy(self.module).double(), self.layout)
+        return type(self)(copy.deepcopy(self.module).double(), self.layout)
 
     @contextmanager
     def move(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
