@@ -55,25 +55,20 @@ ACTIVATIONS: dict[str, Callable[[Floats], object]] = {
 }
 
 
-def _silu(z: Floats) -> None:
-    z *= _sigmoid_of(z)
-
-
-def _gelu_tanh(z: Floats) -> None:
-    z *= 0.5 * (1.0 + np.tanh(_cubic(z)))
-
-
 def _cubic(z: Floats) -> Floats:
     return np.asarray((2.0 / np.pi) ** 0.5 * (z + 0.044715 * z**3))
 
 
 #: Activations of dense chains that have no settings, besides those above.
-SMOOTH: dict[str, Callable[[Floats], object]] = {"silu": _silu, "gelu_tanh": _gelu_tanh}
+SMOOTH: dict[str, Callable[[Floats], object]] = {
+    "silu": lambda z: np.multiply(z, _sigmoid_of(z), out=z),
+    "gelu_tanh": lambda z: np.multiply(z, 0.5 * (1.0 + np.tanh(_cubic(z))), out=z),
+}
 # Those that have some are leaky_relu(slope below 0), clip(both ends), elu(height below 0) and softplus(steepness, from
 # what product of it and the argument on it is the identity).
 #: What older names stand for.
 _SHORT: dict[str, tuple[str, tuple[float, ...]]] = {"relu": ("leaky_relu", (0.0,)), "hard_tanh": ("clip", (-1.0, 1.0))}
-_SHORT["leaky_relu"] = "leaky_relu", (LEAKY_SLOPE,)
+_SHORT |= {"leaky_relu": ("leaky_relu", (LEAKY_SLOPE,)), "elu": ("elu", (1.0,))}
 
 
 @cache
@@ -164,8 +159,7 @@ def derivative(name: str, z: Floats) -> Floats:
     if kind == "softplus":
         return _sigmoid_of(z if not numbers else np.where(numbers[0] * z > numbers[1], np.inf, numbers[0] * z))
     if kind == "elu":
-        below = np.exp(np.minimum(z, 0.0))
-        return below if not numbers else np.where(z > 0, 1.0, numbers[0] * below)
+        return np.where(z > 0, 1.0, numbers[0] * np.exp(np.minimum(z, 0.0)))
     if name == "sigmoid":
         s = _sigmoid_of(z)
         return s * (1 - s)
@@ -301,10 +295,7 @@ def gradients(
     return margins, found
 
 
-_Block = tuple[slice, list[Floats], list[Floats]]
-
-
-def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Block]:
+def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[tuple[slice, list[Floats], list[Floats]]]:
     """Blocks of rows with the weights and biases of each row, or with those that all of them share."""
     widest = max(max(w.shape) for w in net.weights)
     if moves is None:
@@ -411,7 +402,7 @@ def steepest(name: str) -> float:
 @cache
 def growth(name: str) -> float:
     """How many times larger than its argument an activation can be, apart from what `excess` says."""
-    alphas = [numbers[0] for kind, numbers in map(shape_of, inner_names(name)) if kind == "elu" and numbers]
+    alphas = [numbers[0] for kind, numbers in map(shape_of, inner_names(name)) if kind == "elu"]
     return max([1.0, *alphas])
 
 

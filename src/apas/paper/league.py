@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Floats, Integers
 from apas.certification.methods.sampling import Sampling
 from apas.counterfactuals.api import generate
@@ -262,12 +262,13 @@ def _offers(ground: Ground, refits: Mapping[str, Refits], knobs: bool) -> Iterat
             known = None if process is None else refits[process]
             line = {"method": name, "certified": method.certified, "processes": [process] if process else [*PROCESSES]}
             for knob, variant in _variants(method.make(ground.base, known), knobs):
-                options: dict[str, Any] = {"delta": 0}
-                if method.certified:
-                    listed = ObservedShifts(_all_refits(known), process="a refit on a bootstrap sample with a new seed")
-                    options = {"delta": 1.0, "shifts": listed, "method": CLAIM}
-                answer, seconds = _generated(ground, variant, options)
+                answer, seconds = _generated(ground, variant, _certifying(known) if method.certified else {"delta": 0})
                 yield {**line, "knob": knob, "seconds": seconds}, answer
+
+
+def _certifying(refits: Refits | None) -> dict[str, Any]:
+    listed = ObservedShifts(_all_refits(refits), process="a refit on a bootstrap sample with a new seed")
+    return {"delta": 1.0, "shifts": listed, "method": CLAIM}
 
 
 def _variants(source: Any, knobs: bool) -> Iterator[tuple[str, Any]]:

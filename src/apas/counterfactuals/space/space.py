@@ -18,15 +18,7 @@ from apas._atomic import write_text
 from apas._sanitise import shown
 from apas._typing import Bools, Floats, Indices
 from apas._validation import is_frame, is_path
-from apas.counterfactuals.space.encoder import (
-    Coding,
-    bound,
-    checked_table,
-    level_values,
-    missing_cells,
-    missing_rows,
-    numbers_of,
-)
+from apas.counterfactuals.space import encoder
 from apas.counterfactuals.space.feature import Feature, is_changed, is_same, nearest_between
 from apas.errors import InputError
 from apas.models.base import Model, Named, Raw, encoded_rows, offers
@@ -304,22 +296,22 @@ class FeatureSpace:
         return {feature.name: feature for feature in self.features}[name]
 
     @cached_property
-    def coding(self) -> Coding:
+    def coding(self) -> encoder.Coding:
         """How a model without preprocessing sees a row."""
-        return Coding(self.features, self.scale)
+        return encoder.Coding(self.features, self.scale)
 
     def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False, missing: bool = False) -> Floats:
         """A table in raw units as one number per cell; with `gaps` empty rows are NaN, with `missing` other cells."""
-        table = checked_table(X, self.names, argument)
-        empty = missing_rows(table) if gaps or missing else np.zeros(len(table), dtype=bool)
+        table = encoder.checked_table(X, self.names, argument)
+        empty = encoder.missing_rows(table) if gaps or missing else np.zeros(len(table), dtype=bool)
         found = np.full((len(table), len(self)), np.nan)
         for i, feature in enumerate(self.features):
             cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
             left = empty & gaps
             if missing and not feature.has_missing:
-                left = left | (missing_cells(cells) & ~empty)
+                left = left | (encoder.missing_cells(cells) & ~empty)
             there = np.flatnonzero(~left)
-            found[there, i] = numbers_of(feature, cells[there], argument, there)
+            found[there, i] = encoder.numbers_of(feature, cells[there], argument, there)
         return found
 
     def numbers_for(self, model: Any, X: Any, argument: str = "X", *, gaps: bool = False) -> Floats:
@@ -341,7 +333,9 @@ class FeatureSpace:
 
         if all(f.kind == "continuous" for f in self.features):  # one block is much faster than one column at a time
             return pd.DataFrame(np.array(numbers, order="F"), columns=[f.name for f in self.features], index=index)
-        return pd.DataFrame({f.name: level_values(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
+        return pd.DataFrame(
+            {f.name: encoder.level_values(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index
+        )
 
     def like(self, numbers: Floats, X: Any, rows: Any = None) -> Any:
         """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
@@ -420,7 +414,7 @@ class FeatureSpace:
 
     def bind(self, model: Any) -> Model:
         """The model as one that takes rows of this space in raw units: itself, or behind the coding of the space."""
-        return bound(model, self)
+        return encoder.bound(model, self)
 
     def encode(self, X: Any) -> Floats:
         """Rows in raw units as a model without preprocessing sees them."""
@@ -428,7 +422,7 @@ class FeatureSpace:
 
     def decode(self, Z: Any) -> DataFrame:
         """What `encode` made of rows, turned back."""
-        table = checked_table(Z, self.coding.names, "Z")
+        table = encoder.checked_table(Z, self.coding.names, "Z")
         try:
             columns = np.asarray(table, dtype=np.float64)
         except (TypeError, ValueError):
@@ -481,7 +475,7 @@ def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
         names = tuple(f"x{i}" for i in range(width)) if frame is None else tuple(str(c) for c in frame.columns)
     parts = []
     for argument, table in tables.items():
-        part = checked_table(own_columns(table, names), names, argument)
+        part = encoder.checked_table(own_columns(table, names), names, argument)
         part = part if is_frame(part) else pd.DataFrame(part, columns=list(names))
         parts.append(part.dropna(how="all"))
     try:
