@@ -1,7 +1,5 @@
 """`apas certify`, `max-shift`, `calibrate`, `generate` and `menu`: what is certified about the rows of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
@@ -107,7 +105,7 @@ def certify_command(
 
 def _about_regions(
     spans: list[str] | None, before: Path | None, sizes: int, space: Path | None
-) -> Callable[..., Certificates] | None:
+) -> "Callable[..., Certificates] | None":
     """How `certify` is asked about regions; None if it is not."""
     if not spans and before is None:
         if sizes != 1 or space is not None:
@@ -118,7 +116,7 @@ def _about_regions(
     known = None if space is None else FeatureSpace.from_toml(space)
     region = Region(parse_spans(spans), beyond=before is not None, space=known, sizes=sizes)
 
-    def ask(net: Any, table: Any, *, target: Any, **more: Any) -> Certificates:
+    def ask(net: Any, table: Any, *, target: Any, **more: Any) -> "Certificates":
         if before is None:
             return certify(net, table, target=target, region=region, **more)
         inputs = read_rows(before, net, None if known is None else known.names)
@@ -153,7 +151,7 @@ SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
 }
 
 
-def print_certificates(certificates: Certificates) -> None:
+def print_certificates(certificates: "Certificates") -> None:
     """Print a table of the verdicts and what they mean; numbers are rounded to the safe side."""
     colours = {"CERTIFIED": "green", "REFUTED": "red", "UNKNOWN": "yellow"}
     some = certificates[:PAGE]
@@ -208,7 +206,7 @@ def max_shift_command(
     common.answer(max_shift, print_max_shifts, model, rows, target, {"derived": seeds.derived}, **asked)
 
 
-def print_max_shifts(found: MaxShifts) -> None:
+def print_max_shifts(found: "MaxShifts") -> None:
     """Print a table of the answers and what they mean; numbers are rounded to the safe side."""
     rounding = {"delta": at_least, "way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
     table = new_table("row", right=tuple(rounding), no_wrap=True)
@@ -272,7 +270,7 @@ def calibrate_command(
     give(found, print_calibration, as_json=as_json, save=save)
 
 
-def print_calibration(found: Calibration) -> None:
+def print_calibration(found: "Calibration") -> None:
     """Print a line per row, the delta and the claim."""
     table = new_table("row", "verdict", "target", found.claim.scored, "updates that break it")
     changes = [] if found.offers is None else list(found.offers[found.offers.found].changes())
@@ -354,7 +352,7 @@ def generate_command(
     give(found, print_counterfactuals, as_json=common.as_json, save=common.save)
 
 
-def _write_table(found: Counterfactuals, path: Path) -> None:
+def _write_table(found: "Counterfactuals", path: Path) -> None:
     """The counterfactuals as a table in raw units, beside the row they belong to and how the search ended."""
     from apas.display.tables import csv_text
 
@@ -365,7 +363,7 @@ def _write_table(found: Counterfactuals, path: Path) -> None:
         write_text(path, csv_text(frame))
 
 
-def print_counterfactuals(found: Counterfactuals) -> None:
+def print_counterfactuals(found: "Counterfactuals") -> None:
     """Print what each counterfactual changes, what it costs and what was certified."""
     colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
     table = new_table("row", "rank", "status", "target", "cost", "changes", "reason")
@@ -427,7 +425,7 @@ def menu_command(
     give(found, print_menu, as_json=as_json)
 
 
-def print_menu(found: Menu) -> None:
+def print_menu(found: "Menu") -> None:
     """Print what each set of features can do for each applicant."""
     colours = {"OFFER": "green", "UNREACHABLE": "red", "FRAGILE": "red", "OPEN": "yellow"}
     table = new_table("row", "features", "status", "cost", "offer, or why there is none")

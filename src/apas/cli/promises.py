@@ -1,7 +1,5 @@
 """`apas verify`, `audit`, `ledger`, `report` and `letter`: what becomes of promises that were made."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,7 +78,7 @@ def verify_command(
     raise typer.Exit(report.exit_code)
 
 
-def print_checks(report: VerifyReport) -> None:
+def print_checks(report: "VerifyReport") -> None:
     """Print a line per statement with what it claims, the sets that its delta is a size in, and what they come to."""
     columns = ("row", "statement", "claimed", "target", "delta", "coverage", "confidence", "check", "reason")
     table = new_table(*columns)
@@ -116,7 +114,7 @@ class AuditOptions(options.LayerOptions):
         space = None if self.space is None else FeatureSpace.from_toml(self.space)
         return {"validity_only": self.validity_only, "space": space, "repairs": not self.no_repairs}
 
-    def finish(self, report: AuditReport) -> NoReturn:
+    def finish(self, report: "AuditReport") -> NoReturn:
         """Write the files that were asked for, print the report, and end with its exit code."""
         for path, text in ((self.markdown, report.to_markdown), (self.junit, report.to_junit)):
             if path is None:
@@ -162,7 +160,7 @@ def audit_command(
     raise typer.Exit(int(any(word.startswith("BROKEN") for word in counts)))
 
 
-def print_audit(report: AuditReport) -> None:
+def print_audit(report: "AuditReport") -> None:
     """Print a line per row, what repairs the broken ones, and what it all comes to."""
     table = new_table("row", "outcome", "delta", "reason")
     labels = report._labels()

@@ -3,8 +3,6 @@
 Lemma 3 has both directions: plausible shifts that are not natural, and the reverse.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -47,7 +45,7 @@ class Moments:
     magnitude: Floats
 
     @classmethod
-    def none(cls, columns: int) -> Moments:
+    def none(cls, columns: int) -> Self:
         """Before the first number."""
         return cls(0, np.zeros(columns), np.zeros(columns), np.zeros(columns))
 
@@ -174,7 +172,7 @@ class NaturalEvidence:
             smooth = f"Lipschitz constants are at most {at_most(self.lipschitz_shifted)}{own} (upper bounds)"
         return f"{self.verdict}: on {what}, {moved}; {tested}; {variance}; {smooth}."
 
-    def to_frame(self) -> DataFrame:
+    def to_frame(self) -> "DataFrame":
         """One line per row."""
         import pandas as pd
 
@@ -190,7 +188,7 @@ class NaturalEvidence:
 
 
 def _columns() -> list[str]:
-    return [field.name for field in fields(NaturalEvidence) if field.type == "Floats"]
+    return [field.name for field in fields(NaturalEvidence) if field.type == Floats]
 
 
 def is_naturally_occurring(
