@@ -27,7 +27,7 @@ from apas.worst_case.ball import (
     row_reach,
     unit_reach,
 )
-from apas.worst_case.intervals import Boxes, provable_radius
+from apas.worst_case.intervals import Boxes
 
 ACTIVATIONS = ["relu", "leaky_relu", "hard_tanh", "tanh", "sigmoid", "identity", "softplus", "elu", "gelu"]
 
@@ -292,7 +292,7 @@ def by_walking(net, X, wanted, mask, p):
 
 
 def by_box(net, X, wanted, mask, p):
-    return provable_radius(Boxes(net, X, wanted, mask), 100.0)[0]
+    return Boxes(net, X, wanted, mask).radius(100.0)[0]
 
 
 KINDS = [((8, 20, 1), "sigmoid"), ((20, 50, 1), "sigmoid"), ((8, 20, 3), "softmax")]
