@@ -118,7 +118,8 @@ class SparseBoxes(Boxes):
         rival = self._leasts(delta).argmin(axis=0)
         signs = output_signs(net, self.wanted, self.rivals[np.arange(len(rival)), rival])
         if not net.activations:
-            return self.region.steepest((_with_one(self.X)[:, :, None] * signs[:, None, :]).reshape(len(rival), -1))
+            slopes = (_with_one(self.X)[:, :, None] * signs[:, None, :]).reshape(len(rival), -1)
+            return np.asarray(self.region.steepest(slopes))
         return np.stack([self._worst(i, int(rival[i]), signs[i], delta) for i in range(len(rival))])
 
     def _worst(self, row: int, rival: int, signs: Floats, delta: Floats) -> Floats:
