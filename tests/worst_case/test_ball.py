@@ -350,7 +350,7 @@ def test_units_are_bounded_by_their_least_value_on_a_grid(activation, seed):
         dual = BallDual(margin)
         for factor in (1.0001, 1.5, 10.0):
             multiplier = np.maximum(dual._least_multiplier(), 0.05) * factor
-            found = dual._units(multiplier[:, None])
+            found = np.minimum.reduce([dual._on_piece(multiplier[:, None], *piece) for piece in dual.pieces])
             reach = np.broadcast_to(dual.reach, found.shape)
             grid = np.linspace(-60, 60, 30_001)
             for i in range(2):

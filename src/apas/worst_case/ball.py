@@ -438,14 +438,10 @@ class BallDual:
     def _value(self, multiplier: Floats) -> Floats:
         """A lower bound on the least of ``margin + multiplier * squares``."""
         margin = self.margin
-        units = self._units(multiplier[:, None])
+        units = np.minimum.reduce([self._on_piece(multiplier[:, None], *piece) for piece in self.pieces])
         bias, penalty = margin.bias, margin.bias_moves / (4 * multiplier)
         size = np.abs(units).sum(axis=1) + margin.bias_size + penalty
         return np.asarray(units.sum(axis=1) + bias - penalty - (units.shape[1] + 16) * STEP * size - TINY)
-
-    def _units(self, multiplier: Floats) -> Floats:
-        """The same for each unit, (rows, units): the least over the pieces of its activation."""
-        return np.asarray(np.minimum.reduce([self._on_piece(multiplier, *piece) for piece in self.pieces]))
 
     def _on_piece(self, multiplier: Floats, slope: float, level: float, left: float, right: float) -> Floats:
         """The least on one linear piece, where it is ``constant + tilt * shift + curve * shift**2``."""
