@@ -35,8 +35,6 @@ def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
         return top * (1.0 - np.tanh(farthest) ** 2), top * (1.0 - np.tanh(nearest) ** 2)
     if kind == "softplus":
         return forward.derivative(name, low), forward.derivative(name, high)
-    if name == "elu":
-        return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
     if kind == "elu":
         below = numbers[0] * np.exp(np.minimum(low, 0.0)), numbers[0] * np.exp(np.minimum(high, 0.0))
         least = np.where(high >= 0, np.minimum(below[0], 1.0), below[0])

@@ -175,7 +175,7 @@ def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Boo
     everywhere = np.ones(low.shape, dtype=bool)
     kind, numbers = forward.shape_of(name)
     if kind in ("softplus", "elu"):
-        if kind == "elu" and numbers and numbers[0] > 1:  # whose kink bends down
+        if kind == "elu" and numbers[0] > 1:  # whose kink bends down
             everywhere = (low >= 0) | (high <= 0)
         return (np.zeros_like(everywhere), everywhere) if mirrored else (everywhere, np.zeros_like(everywhere))
     if name in forward.LOWEST:
