@@ -13,26 +13,9 @@ from apas._fields import Fields
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
-from apas.contracts import certified_model
+from apas.contracts import certificate_file as files, certified_model as behind
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
-from apas.contracts.certificate_file import (
-    check_same_rows,
-    own_versions,
-    read_object,
-    read_stored,
-    stored_content,
-    unsaved,
-)
 from apas.contracts.certificate_lines import table_digest
-from apas.contracts.certified_model import (
-    Matched,
-    Successor,
-    bounds_distance,
-    match_model,
-    read_successor,
-    rows_on,
-    with_readings,
-)
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError
@@ -48,7 +31,7 @@ class Subject:
     radii: MaxShifts | None
     digest: str
     versions: dict[str, str]
-    matched: Matched | None = None
+    matched: behind.Matched | None = None
     searches: int | None = None
     is_saved: bool = True
 
@@ -67,9 +50,9 @@ class Subject:
 
 def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
     """Check what `write_report` was given, and bring it into one form."""
-    searches, found, digest, versions, already = None, certificates, "", own_versions(), "`certificates` are"
+    searches, found, digest, versions, already = None, certificates, "", files.own_versions(), "`certificates` are"
     if is_path(certificates):
-        stored = read_stored(certificates)
+        stored = files.read_stored(certificates)
         found = stored.certificates if stored.certificates is not None else stored.max_shifts
         digest, versions, already = stored.digest, stored.versions, "the file already holds"
     elif isinstance(certificates, Counterfactuals):
@@ -90,16 +73,16 @@ def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
         raise InputError(f"`max_shifts` goes with certificates, but {already} {words}.")
     if not len(found):
         raise InputError("`certificates` must hold at least one row, got none; there is nothing to report.")
-    found = with_readings(found)
+    found = behind.with_readings(found)
     if radii is not None:
-        check_same_rows(found, radii)
-        digest, versions = "", own_versions()
+        files.check_same_rows(found, radii)
+        digest, versions = "", files.own_versions()
     elif isinstance(found, Certificates):
         radii = found.max_shifts
-    is_saved = bool(digest) or not unsaved(found, radii)
-    digest = digest or (stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
-    matched: Any = None if found.model is None else Matched(found.model)
-    if model is not None and isinstance(matched := match_model(found, read_model(model, "`model`")), str):
+    is_saved = bool(digest) or not files.unsaved(found, radii)
+    digest = digest or (files.stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
+    matched: Any = None if found.model is None else behind.Matched(found.model)
+    if model is not None and isinstance(matched := behind.match_model(found, read_model(model, "`model`")), str):
         wanted = "the model that the certificates are about"
         raise InputError(f"`model` must be {wanted}, but {matched}; pass that model.")
     certificates, radii = (found, radii) if isinstance(found, Certificates) else (None, found)
@@ -120,7 +103,7 @@ def _radii(max_shifts: Any) -> MaxShifts | None:
             "`max_shifts` must be what max_shift returns, or the name of a file that holds it, got "
             f"{type(max_shifts).__name__}."
         )
-    found = read_stored(max_shifts).max_shifts
+    found = files.read_stored(max_shifts).max_shifts
     if found is None:
         raise InputError(f"{os.fsdecode(max_shifts)} holds no largest shifts; write them with `apas max-shift --save`.")
     return found
@@ -140,8 +123,8 @@ class Later:
     @property
     def beyond(self) -> str:
         """What differs besides parameters, or may, in sentences; empty if nothing does."""
-        beginnings = (certified_model.DIFFERS, certified_model.NOT_IDENTIFIED, certified_model.OF_THE_PROCESS)
-        return " ".join(note for note in self.notes if note.startswith((*beginnings, certified_model.NOT_MEASURED)))
+        beginnings = (behind.DIFFERS, behind.NOT_IDENTIFIED, behind.OF_THE_PROCESS)
+        return " ".join(note for note in self.notes if note.startswith((*beginnings, behind.NOT_MEASURED)))
 
     @property
     def layers(self) -> list[tuple[str, str, int, float]]:
@@ -167,23 +150,23 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
         told = _read_audit(audit, subject)
         if new is not None and told.new_digest != model_digest(new):
             raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
-        margins = None if new is None else _margins(rows, read_successor(rows, new, None, validity_only=True))
+        margins = None if new is None else _margins(rows, behind.read_successor(rows, new, None, validity_only=True))
         shift, digest, notes = told.shifts.get(rows.model_digest), told.new_digest, told.notes
     else:
         base = None if subject.matched is None else subject.matched.model
-        successor = read_successor(rows, new, base, validity_only=False)
+        successor = behind.read_successor(rows, new, base, validity_only=False)
         margins, shift = _margins(rows, successor), successor.shift(rows.shifts)
         told, digest, notes = None, model_digest(successor.given), successor.notes
         if subject.certificates is not None:
             told = audited(subject.certificates, new, base=base, repairs=False)
             notes = told.notes
-    comparable = shift is not None and bounds_distance(rows.shifts) and shift.p == rows.shifts.order
+    comparable = shift is not None and behind.bounds_distance(rows.shifts) and shift.p == rows.shifts.order
     found = Later(shift, comparable, margins, digest, notes, told)
     return replace(found, comparable=comparable and not found.beyond)
 
 
-def _margins(rows: Any, successor: Successor) -> tuple[float, ...]:
-    question = rows_on(rows, successor)
+def _margins(rows: Any, successor: behind.Successor) -> tuple[float, ...]:
+    question = behind.rows_on(rows, successor)
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(question.model.margin(question.X, question.one_target).tolist())
 
@@ -216,7 +199,7 @@ def _read_audit(audit: Any, subject: Subject) -> AuditReport:
 def _from_file(name: str) -> tuple[AuditReport, str]:
     """The audit that a file holds, and the digest of its rows."""
     try:
-        top = Fields(read_object(name, "audit"))
+        top = Fields(files.read_object(name, "audit"))
         if top.content.get("format") != AuditReport.FORMAT:
             wanted = f'an object with "format": "{AuditReport.FORMAT}"'
             raise InputError(f"it must hold {wanted}; write it with `apas audit --json`.")
