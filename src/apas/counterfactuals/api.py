@@ -21,9 +21,8 @@ from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Ques
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.leaf_table import leaf_probes
 from apas.counterfactuals.search.loop import Answer, Limits, run_rows
-from apas.counterfactuals.search.observed_split import relisted, split_models
-from apas.counterfactuals.search.offer_regions import OfferRegion
-from apas.counterfactuals.search.tests import CertifyingTest, UnshiftedTest
+from apas.counterfactuals.search.stacked import relisted, split_models
+from apas.counterfactuals.search.tests import CertifyingTest, OfferRegion, UnshiftedTest
 from apas.counterfactuals.sources.base import (
     CandidateSource,
     ForRows,

@@ -14,7 +14,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_number
-from apas.counterfactuals.search.observed_split import quick_encoder
+from apas.counterfactuals.search.stacked import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import (
