@@ -15,7 +15,7 @@ from apas.counterfactuals.space.feature import Feature, is_changed
 from apas.errors import InputError
 
 FIRST = 16  # how many neighbours are asked for at first; then twice as many each time
-#: The tree and the space add differences up in different orders, so that bounds may be off by a few roundings.
+#: Bounds and costs add differences up in different orders, so that bounds may be off by a few roundings.
 ROUNDING = 1e-12
 
 
@@ -70,45 +70,26 @@ def rows_of_class(task: Task, label: Any) -> Floats:
 
 
 class _KnownRows:
-    """Known rows of a class in a tree, whose distances are lower bounds of costs."""
+    """Known rows of a class, with lower bounds on what it costs to become what the space makes of each."""
 
-    # Only features that change freely are in it: which values of the others remain is not known without an input.
+    # Only features that change freely count: which values of the others remain is not known without an input.
 
     def __init__(self, task: Task, rows: Floats) -> None:
-        from scipy.spatial import cKDTree
-
         self.task, self.rows = task, rows
-        self.power = 1.0 if task.distance == "l1" else np.inf
         moved = np.stack([_distances_to_allowed(f, rows[:, i]) for i, f in enumerate(task.space)], axis=1)
         self.free: Bools = np.asarray(np.isfinite(moved).all(axis=0))
-        moved = moved[:, self.free].sum(axis=1) if self.power == 1 else moved[:, self.free].max(axis=1, initial=0.0)
         #: How much nearer than the row itself what is made of it can be, at most.
-        self.allowance = float(moved.max(initial=0.0))
-        self.tree = cKDTree(self._coordinates(rows))
+        self.allowance = float(self._total(moved).max(initial=0.0))
 
-    def nearest(self, point: Floats, count: int) -> tuple[Indices, float]:
-        """Numbers of the nearest rows, and a lower bound of the costs of all others."""
-        count = min(count, len(self.rows))
-        if np.isnan(point[self.free]).any():  # a value in place of a missing cell costs the same wherever it lies
-            return np.arange(len(self.rows)), np.inf
-        apart, found = self.tree.query(self._coordinates(point[None])[0], k=np.arange(1, count + 1), p=self.power)
-        if count == len(self.rows):
-            return found, np.inf
-        bound = max(0.0, float(apart[-1]) - self.allowance) / (len(self.task.space) if self.power == 1 else 1)
-        return found, bound * (1 - ROUNDING)
+    def bounds(self, point: Floats) -> Floats:
+        """A lower bound per row on the cost of getting there from a point."""
+        apart = self._total(self.task.space.differences(self.rows, np.broadcast_to(point, self.rows.shape)))
+        return np.asarray(np.maximum(0.0, apart - self.allowance) * (1 - ROUNDING))
 
-    def _coordinates(self, rows: Floats) -> Floats:
-        """Rows as points whose Minkowski distance is the sum, or the largest, of the differences of free features."""
-        columns = [np.zeros((len(rows), 1))]  # a tree needs one
-        for i, feature in enumerate(self.task.space):
-            if not self.free[i]:
-                continue
-            if feature.kind == "categorical":  # two of its columns differ where levels do
-                hit = np.equal(rows[:, i, None], np.arange(len(feature.values or ())))
-                columns.append(np.where(hit, 0.5 if self.power == 1 else 1.0, 0.0))
-            else:
-                columns.append(rows[:, i, None] / feature.span)
-        return np.concatenate(columns, axis=1)
+    def _total(self, apart: Floats) -> Floats:
+        if self.task.distance == "l1":
+            return np.asarray(apart[:, self.free].sum(axis=1) / len(self.free))
+        return np.asarray(apart[:, self.free].max(axis=1, initial=0.0))
 
 
 def _distances_to_allowed(feature: Feature, values: Floats) -> Floats:
@@ -122,24 +103,21 @@ def _distances_to_allowed(feature: Feature, values: Floats) -> Floats:
 
 def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
     """Candidates in the order of their costs: one is held back while the rows still to come could cost less."""
-    waiting, points = list[tuple[float, int]](), dict[int, Floats]()
-    looked_at, seen = set[int](), set[bytes]()
-    count, bound = FIRST, 0.0
-    while bound < np.inf:
-        found, bound = known.nearest(search.input, count)
-        new = np.array([n for n in found.tolist() if n not in looked_at], dtype=np.intp)
-        looked_at.update(new.tolist())
-        for number, point, cost in _usable(search, known.rows[new], new, seen):
-            points[number] = point
-            heapq.heappush(waiting, (cost, number))
-        while waiting and waiting[0][0] <= bound:
-            yield Candidate(points.pop(heapq.heappop(waiting)[1]))
-        count *= 2
+    bounds, waiting, seen = known.bounds(search.input), list[tuple[float, int, Floats]](), set[bytes]()
+    order, done, count = np.argsort(bounds, kind="stable"), 0, FIRST
+    while done < len(order):
+        for found in _usable(search, known.rows, order[done:count], seen):
+            heapq.heappush(waiting, found)
+        done, count = min(count, len(order)), 2 * count
+        least = bounds[order[done]] if done < len(order) else np.inf
+        while waiting and waiting[0][0] <= least:
+            yield Candidate(heapq.heappop(waiting)[2])
 
 
-def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) -> Iterator[tuple[int, Floats, float]]:
-    """What rows become when the space allows them only in part: number, point and cost of those still of use."""
-    task, inputs = search.task, np.broadcast_to(search.input, rows.shape)
+def _usable(search: Search, known: Floats, numbers: Indices, seen: set[bytes]) -> Iterator[tuple[float, int, Floats]]:
+    """What known rows become when the space allows them only in part: cost, number and point of those still of use."""
+    task, rows = search.task, known[numbers]
+    inputs = np.broadcast_to(search.input, rows.shape)
     points = task.space.snapped(rows, inputs)
     kept: Bools = np.asarray(is_changed(points, inputs).any(axis=1))
     if kept.any():  # preprocessing need not take an empty table
@@ -148,4 +126,4 @@ def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) ->
         key = points[i].tobytes()
         if key not in seen and search.is_different(points[i]):
             seen.add(key)
-            yield int(numbers[i]), points[i], search.cost(points[i])
+            yield search.cost(points[i]), int(numbers[i]), points[i]

@@ -10,7 +10,7 @@ from apas import FeedForward
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import source as attempt
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, possible_changes, unit_ranges
-from apas.counterfactuals.sources.milp.program import cheapest_program, widest_program
+from apas.counterfactuals.sources.milp.program import change_program
 from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint, network_of
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
@@ -142,9 +142,9 @@ def test_relu_units_need_a_column_only_where_they_should_be_large() -> None:
     search = Search(task, 0, np.array([0.2, 0.2]), 1)
     near = nearest(search)
     for budget, binaries in ((np.inf, 1), (0.05, 0)):
-        program = cheapest_program(net, ChangeBudget(near.changes, budget, "l1"), near.goal, 0.1)
+        program = change_program(net, ChangeBudget(near.changes, budget, "l1"), near.goal, 0.1)
         assert program.integer.sum() == binaries
-    assert widest_program(net, ChangeBudget(near.changes, np.inf, "l1"), near.goal).integer.sum() == 1
+    assert change_program(net, ChangeBudget(near.changes, np.inf, "l1"), near.goal, None).integer.sum() == 1
 
 
 @pytest.mark.parametrize("sizes", [(6, 24, 1), (6, 12, 12, 1), (5, 8, 8, 8, 3)])

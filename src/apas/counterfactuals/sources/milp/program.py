@@ -9,7 +9,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,25 +23,11 @@ from apas.optimize.program import Program, ProgramBuilder, power_above
 _Sides = list[tuple[Bools, Bools]]
 
 
-class PhaseBinary(NamedTuple):
-    """A binary that says in which phase a unit is, that is on which side of a kink its pre-activation lies."""
-
-    column: int
-    layer: int
-    unit: int
-    value: Floats
-    form: Floats
-    const: float
-    width: float
-    kink: float
-    sign: float
-    weight: float
-
-
 class PhaseBinaries:
-    """All such binaries of a program, as arrays with one entry or row each."""
+    """Binaries that say in which phase a unit is, that is on which side of a kink its pre-activation lies."""
 
-    def __init__(self, binaries: Sequence[PhaseBinary], activations: Sequence[str]) -> None:
+    def __init__(self, binaries: Sequence[tuple[Any, ...]], activations: Sequence[str]) -> None:
+        # the unit's activation is ``value @ v``, its pre-activation ``form @ v + const`` in a range of this width
         arrays = [np.array(part) for part in zip(*binaries, strict=True)]
         self.column, self.layer, self.unit, self.value, self.form = arrays[:5]
         self.const, self.width, self.kink, self.sign, self.weight = arrays[5:]
@@ -67,7 +53,7 @@ class _Writer(ProgramBuilder):
 
     def __init__(self, total: int) -> None:
         super().__init__()
-        self.total, self.phases = total, list[PhaseBinary]()
+        self.total, self.phases = total, list[tuple[Any, ...]]()
 
     def finish_changes(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
         phases = PhaseBinaries(self.phases, activations) if self.phases else None
@@ -182,8 +168,7 @@ class _Unit:
         column, value = self.writer.binary(), np.zeros(self.writer.total)
         value[self.a] = self.scale
         width = self.high - self.low
-        phase = PhaseBinary(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
-        self.writer.phases.append(phase)
+        self.writer.phases.append((column, *self.place, value, self.form, self.const, width, kink, sign, self.weight))
         return column
 
     def at_most(self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0) -> None:
@@ -229,6 +214,7 @@ def _straight_line(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats
     return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
 
 
+TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
 NOTHING = 1e-9  # amounts and costs below this are rounding of the solver, and taken for 0
 
 
@@ -241,6 +227,11 @@ class Effect:
     goal: Contrast
     distance: str
     avoid: Sequence[frozenset[int]] = ()
+
+    @property
+    def tie(self) -> float:
+        """How much the sum of all differences counts besides the cost."""
+        return 0.0 if self.distance == "l1" else TIE
 
     def round_amounts(self, values: Floats) -> Floats | None:
         """Amounts that can be taken, near the values of the first columns; None if they would change too much."""
@@ -286,25 +277,34 @@ class Effect:
 
 
 _Sets = tuple[frozenset[int], ...]
-TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
 
 
-def cheapest_program(
+def change_program(
     net: FeedForward,
     budget: ChangeBudget,
     goal: Contrast,
-    margin: float,
+    margin: float | None,
     avoid: _Sets = (),
     ranges: UnitRanges | None = None,
     tie: float = TIE,
 ) -> ChangeProgram:
-    """Least cost with at least this margin; the first columns are the changes."""
-    ranges, needs = unit_ranges(net, budget) if ranges is None else ranges, gainful_sides(net, goal)
-    changes, largest = budget.changes, budget.distance == "linf"
-    writer = _Writer(len(changes) + largest + count_columns(net, ranges, needs))
+    """Least cost with at least this margin; or (None) the largest margin, as the least negative of a column.
+
+    The first columns are the changes; that of the margin follows.
+    """
+    widest, changes = margin is None, budget.changes
+    ranges = unit_ranges(net, budget, scores=widest) if ranges is None else ranges
+    needs, largest = gainful_sides(net, goal), budget.distance == "linf" and not widest
+    writer = _Writer(len(changes) + (largest or widest) + count_columns(net, ranges, needs))
     writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
     cost = np.zeros(writer.total)
-    cost[: len(changes)] = changes.cost * (tie if largest else 1.0)
+    if margin is None:
+        low, high = ranges[-1]
+        up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
+        least, most = low @ up + high @ down + goal.const, high @ up + low @ down + goal.const
+        cost[writer.column(float(least.min()), float(most.min()))] = -1.0
+    else:
+        cost[: len(changes)] = changes.cost * (tie if largest else 1.0)
     if largest:
         t = writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
         cost[t] = 1.0
@@ -312,31 +312,11 @@ def cheapest_program(
             writer.sparse({t: -1.0, **dict(zip(columns, changes.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
     form, const = write_units(writer, net, changes, ranges, needs, goal)
     for signs, offset in zip(goal.signs.T, goal.const, strict=True):
-        writer.row(None, signs @ form, margin - float(signs @ const + offset), np.inf)
+        values = signs @ form + (cost if widest else 0.0)
+        writer.row(None, values, (margin or 0.0) - float(signs @ const + offset), np.inf)
     _write_changes(writer, budget, avoid)
-    if not largest and np.isfinite(budget.cost):
+    if not largest and not widest and np.isfinite(budget.cost):
         writer.row(None, cost.copy(), -np.inf, budget.cost)
-    return writer.finish_changes(cost, net.activations)
-
-
-def widest_program(net: FeedForward, budget: ChangeBudget, goal: Contrast, avoid: _Sets = ()) -> ChangeProgram:
-    """Largest margin, as the least negative of it: the last of its first ``len(changes) + 1`` columns."""
-    ranges, needs = unit_ranges(net, budget, scores=True), gainful_sides(net, goal)
-    changes = budget.changes
-    writer = _Writer(len(changes) + 1 + count_columns(net, ranges, needs))
-    writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
-    low, high = ranges[-1]
-    up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
-    least, most = low @ up + high @ down + goal.const, high @ up + low @ down + goal.const
-    t = writer.column(float(least.min()), float(most.min()))
-    form, const = write_units(writer, net, changes, ranges, needs, goal)
-    for signs, offset in zip(goal.signs.T, goal.const, strict=True):
-        values = signs @ form
-        values[t] -= 1.0
-        writer.row(None, values, -float(signs @ const + offset), np.inf)
-    _write_changes(writer, budget, avoid)
-    cost = np.zeros(writer.total)
-    cost[t] = -1.0
     return writer.finish_changes(cost, net.activations)
 
 
@@ -365,7 +345,7 @@ def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:
 CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 
-def climb_margin(effect: Effect, margin: float, deadline: float) -> Floats | None:
+def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
     """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
     amounts, paid = np.zeros(len(effect.changes)), 0.0
     reached = effect.margin(amounts)[0]

@@ -16,7 +16,6 @@ from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.search.stacked import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
-from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import (
     ChangeBudget,
     UnitRanges,
@@ -24,7 +23,7 @@ from apas.counterfactuals.sources.milp.changes import (
     possible_changes,
     unit_ranges,
 )
-from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect, climb_margin
+from apas.counterfactuals.sources.milp.program import NOTHING, ChangeProgram, Contrast, Effect, change_program, climb
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
@@ -63,7 +62,7 @@ class BudgetedSearch:
         if best.complete:
             return best
         if best.values is None:  # some point, within the limit or not
-            amounts = None if self.beyond.values is not None else climb_margin(self.effect, self.margin, self.deadline)
+            amounts = None if self.beyond.values is not None else climb(self.effect, self.margin, self.deadline)
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improve(best)
@@ -100,12 +99,11 @@ class BudgetedSearch:
 
     @property
     def _limit(self) -> float:
-        slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.changes)
-        return self.budget * (1 + NOTHING) + NOTHING + slack
+        return self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes)
 
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
         of, avoid = self.effect, tuple(self.effect.avoid)
-        return programs.cheapest_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
+        return change_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
 
     @property
     def _change_budget(self) -> ChangeBudget:
@@ -114,7 +112,7 @@ class BudgetedSearch:
     def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
         cost, total = self.effect.cost(amounts)
-        return cost if self.effect.distance == "l1" else cost + TIE * total
+        return cost + self.effect.tie * total
 
     def _improve(self, best: Incumbent) -> Incumbent:
         """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
@@ -262,7 +260,7 @@ class Nearest:
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
         budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
-        program = programs.widest_program(self.net, budget, self.goal, self.search.avoid)
+        program = change_program(self.net, budget, self.goal, None, self.search.avoid)
         deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
@@ -317,7 +315,7 @@ class Nearest:
         encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
         margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
         for cases in CASES:
-            program = programs.cheapest_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
+            program = change_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
             bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
             if bound >= cost * (1 - CLOSED):
                 break
