@@ -28,9 +28,8 @@ from apas.contracts.tables import table_cells
 from apas.counterfactuals.result import Counterfactuals, differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
-from apas.report.curves import Curves, Histograms, draw_curves, draw_histograms
 from apas.report.headline import TEXTS, capital, figures, headline, measured_in_words, methods, own_file, provenance
-from apas.report.subject import Later, Subject, read_later, read_subject
+from apas.report.subject import Drawn, Later, Subject, read_later, read_subject
 from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
@@ -170,9 +169,7 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
     }
 
 
-def plot_data(
-    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], curves: Curves | str, bars: Histograms | str
-) -> dict[str, Any]:
+def plot_data(subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: Drawn) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured = None if later is None else later.measured
     searched = any(radius.per_test for radius in subject.radii or ())
@@ -183,8 +180,8 @@ def plot_data(
         "marks": [line["marks"] for line in lines],
         "margins": [reading.margin for reading in subject.rows.readings or ()],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
-        "curves": curves.to_dict() if isinstance(curves, Curves) else None,
-        "histograms": bars.to_dict() if isinstance(bars, Histograms) else None,
+        "curves": drawn.curves and drawn.curves.to_dict(),
+        "histograms": drawn.bars and drawn.bars.to_dict(),
         "radii": subject.radii is not None,
         "most": "the published search ended" if searched else "certified for most shifts",
         "measured": None if marked is None else {"at": marked.delta, "text": at_most(marked.delta)},
@@ -273,15 +270,13 @@ def write_report(
     >>> "1 of 2 explanations is certified to survive most of the changes" in page.read_text(encoding="utf-8")
     True
     """
-    return report_file(
-        certificates, path, model=model, audit=audit, new_model=new_model, max_shifts=max_shifts, rng=rng, title=title
-    ).path
+    about: dict[str, Any] = {"model": model, "audit": audit, "new_model": new_model, "max_shifts": max_shifts}
+    return report_file(certificates, path, **about, rng=rng, title=title).path
 
 
 def report_file(
     certificates: Any,
-    path: str | os.PathLike[str],
-    *,
+    path: Any,
     model: Any = None,
     audit: Any = None,
     new_model: Any = None,
@@ -304,8 +299,8 @@ def report_file(
     # a number that the certificates fix unless the caller says one, so that pages repeat
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
-    curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
-    left_out, lines = _left_out(subject.radii, later, curves, bars), lines_of(subject, later)
+    drawn, lines = Drawn.of(subject, later, entropy), lines_of(subject, later)
+    left_out = _left_out(subject.radii, later, drawn)
     text = render_page(
         title=TITLE if title is None else title,
         headline=headline(subject, later),
@@ -313,14 +308,14 @@ def report_file(
         lines=lines,
         later=later,
         left_out=left_out,
-        drawn=curves.rows if isinstance(curves, Curves) else bars.rows if isinstance(bars, Histograms) else 0,
+        drawn=drawn.curves.rows if drawn.curves else drawn.bars.rows if drawn.bars else 0,
         known_inputs=subject.rows.inputs is not None,
         shift_words=words_of(subject.rows.shifts).one,
         searched=any(radius.per_test for radius in subject.radii or ()),
         **_measured_words(later),
-        methods=methods(subject, later, curves, bars),
-        provenance=provenance(subject, later, entropy, curves, bars),
-        data=plot_data(subject, later, lines, curves, bars),
+        methods=methods(subject, later, drawn),
+        provenance=provenance(subject, later, entropy, drawn),
+        data=plot_data(subject, later, lines, drawn),
     )
     try:
         write_text(target, text)
@@ -354,7 +349,7 @@ def check_path(path: Any) -> Path:
     return target
 
 
-def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
+def _left_out(radii: MaxShifts | None, later: Later | None, drawn: Drawn) -> dict[str, str]:
     """Which parts the page lacks, and why."""
     absent = dict(TEXTS["left_out"])
     known: dict[str, Any] = {"radii": radii}
@@ -362,5 +357,4 @@ def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: A
         if certified_model.NOT_MEASURED.lower() in later.beyond.lower():  # whatever is passed
             absent["layers"] = later.beyond
         known |= {"outcomes": later.audit, "layers": later.measured, "margins": later.margins}
-    drawn = {part: why for part, why in (("curves", curves), ("histograms", bars)) if isinstance(why, str)}
-    return drawn | {part: why for part, why in absent.items() if known.get(part) is None}
+    return drawn.left_out | {part: why for part, why in absent.items() if known.get(part) is None}

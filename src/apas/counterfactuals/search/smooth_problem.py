@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.space.feature import Feature
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
 from apas.models.predictor import is_coded
@@ -43,32 +42,6 @@ class Coordinates:
             else:
                 found[:, part.start] = numbers[:, i] / self.units[i]
         return found
-
-
-class LevelWeights:
-    """The coordinates of several categories as one block, so that all of them are handled together."""
-
-    def __init__(self, parts: list[slice], size: int) -> None:
-        self.places = np.full((len(parts), max((p.stop - p.start for p in parts), default=0)), size)
-        for row, part in zip(self.places, parts, strict=True):
-            row[: part.stop - part.start] = np.arange(part.start, part.stop)
-        self._is_there = self.places < size
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def to_weights(self, points: Floats, found: Floats) -> None:
-        """Replace what the categories have in `found` by the weights nearest to what they have in `points`."""
-        found[:, self.places[self._is_there]] = on_simplex(self._block(points))[:, self._is_there]
-
-    def to_levels(self, points: Floats) -> None:
-        """Replace weights by the level that has the most, in place."""
-        block = self._block(points)
-        most = block.argmax(axis=2)[:, :, None] == np.arange(block.shape[2])
-        points[:, self.places[self._is_there]] = most[:, self._is_there]
-
-    def _block(self, points: Floats) -> Floats:
-        return np.concatenate([points, np.full((len(points), 1), NO_WEIGHT)], axis=1)[:, self.places]
 
 
 def on_simplex(points: Floats) -> Floats:
@@ -154,11 +127,20 @@ class SmoothProblem:
         self._free[self._held(np.abs(slopes[0]))] = False
         self.low, self.high = self._limits()
         parts = list(zip(task.space, self.at.slices, self._free, strict=True))
-        self._categories = LevelWeights([p for f, p, free in parts if free and f.kind == "categorical"], self.at.size)
+        categories = [p for f, p, free in parts if free and f.kind == "categorical"]
+        # the coordinates of all categories as one block, so that they are handled together
+        self._places = np.full((len(categories), max((p.stop - p.start for p in categories), default=0)), self.at.size)
+        for row, part in zip(self._places, categories, strict=True):
+            row[: part.stop - part.start] = np.arange(part.start, part.stop)
+        self._there = self._places < self.at.size
         even = [i for i, (f, _, free) in enumerate(parts) if free and f.is_level and f.kind != "categorical"]
         self._levels = np.array([self.at.slices[i].start for i in even], dtype=np.intp)
         self._level_units = self.at.units[even]
-        self._rough = [i for i, (f, _, free) in enumerate(parts) if free and self._is_rough(i, f)]
+        # where the nearest allowed number must be asked for, since not every one between the limits is allowed
+        uneven = [f.listed is not None or f.step is not None for f in task.space]
+        within = [f.ends[0] <= x <= f.ends[1] for f, x in zip(task.space, search.input, strict=True)]
+        rough = [free and not f.is_level for f, _, free in parts]
+        self._rough = np.flatnonzero(np.array(rough) & (np.array(uneven) | ~np.array(within))).tolist()
         self.weights = np.concatenate(
             [np.full(p.stop - p.start, 0.5 if f.kind == "categorical" else 1.0) for f, p, _ in parts]
         )
@@ -182,7 +164,7 @@ class SmoothProblem:
 
     def round_points(self, points: Floats) -> Floats:
         """The nearest allowed points, in coordinates."""
-        if not (self._rough or len(self._levels) or len(self._categories)):
+        if not (self._rough or len(self._levels) or len(self._places)):
             return points
         found = points.copy()
         found[:, self._levels] = np.rint(points[:, self._levels] * self._level_units) / self._level_units
@@ -190,16 +172,21 @@ class SmoothProblem:
             j, unit = self.at.slices[i].start, self.at.units[i]
             original = np.full(len(points), self.search.input[i])
             found[:, j] = self.search.task.space.features[i].snapped(points[:, j] * unit, original) / unit
-        if len(self._categories):
-            self._categories.to_levels(found)
+        if len(self._places):  # the level that has the most weight
+            block = self._block(found)
+            most = block.argmax(axis=2)[:, :, None] == np.arange(block.shape[2])
+            found[:, self._places[self._there]] = most[:, self._there]
         return found
 
     def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits, the weights of levels adding up to 1."""
         found = np.clip(points, self.low, self.high)
-        if len(self._categories):
-            self._categories.to_weights(points, found)
+        if len(self._places):
+            found[:, self._places[self._there]] = on_simplex(self._block(points))[:, self._there]
         return found
+
+    def _block(self, points: Floats) -> Floats:
+        return np.concatenate([points, np.full((len(points), 1), NO_WEIGHT)], axis=1)[:, self._places]
 
     def costs(self, points: Floats) -> Floats:
         """Sum of the changes, each in units of its range, 1 for another category; shape (rows,)."""
@@ -243,12 +230,6 @@ class SmoothProblem:
                 if feature.direction != "decrease":
                     high[part] = np.maximum(ends[1], self.start[part])
         return low, high
-
-    def _is_rough(self, i: int, feature: Feature) -> bool:
-        """Whether the nearest allowed number must be asked for: not every one between the limits is allowed."""
-        low, high = feature.ends
-        uneven = feature.listed is not None or feature.step is not None or not low <= self.search.input[i] <= high
-        return not feature.is_level and uneven
 
     def _held(self, effects: Floats) -> list[int]:
         """Features to leave alone, so that what is found differs from what the row has: those that matter least."""
@@ -367,38 +348,31 @@ def rising_levels(first: float, step: float, last: float) -> Floats:
     return np.append(steps, last) if last - steps[-1] > 1e-9 else steps
 
 
-def try_strengths(descend: Descend, asked: Floats, first: Floats, rounds: int) -> tuple[Floats, Floats]:
-    """Costs and points of the cheapest descent for each of `asked`, over strengths around each of `first`."""
+def levels_of(
+    problem: SmoothProblem, descend: Descend, asked: Floats, first: Floats, rounds: int, finish: Any = None
+) -> Iterator[Level]:
+    """The cheapest descents for each of `asked`, over strengths around each of `first`, by what they were asked for."""
     grid = first[:, None] * SPREAD
     best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
     for number in range(rounds):
         costs, found = descend(np.repeat(asked, len(SPREAD)), grid.ravel())
         costs, found = costs.reshape(grid.shape), found.reshape(*grid.shape, -1)
-        least = costs.argmin(axis=1)
+        least, reached = costs.argmin(axis=1), np.isfinite(costs)
         if not number:
             points = found[every, least].copy()
         nearer = costs[every, least] < best
         best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
-        grid = _next_strengths(grid, np.isfinite(costs))
-    return best, points
-
-
-def _next_strengths(grid: Floats, reached: Bools) -> Floats:
-    """The strengths to try next: between those that failed and those that did not, or beyond all of them."""
-    enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
-    weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
-    weak = np.minimum(np.where(weak > 0, weak, enough * SPREAD[0] / SPREAD[-1]), enough / APART)
-    part = np.arange(1, len(SPREAD) + 1) / (len(SPREAD) + 1)
-    stronger = weak * 10.0 ** np.arange(1, len(SPREAD) + 1)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, stronger))
-
-
-def sort_into_levels(problem: SmoothProblem, asked: Floats, costs: Floats, points: Floats) -> Iterator[Level]:
-    """Descents gathered by what they were asked for, in that order."""
+        # next come strengths between those that failed and those that did not, or beyond all of them
+        enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
+        weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
+        weak = np.minimum(np.where(weak > 0, weak, enough * SPREAD[0] / SPREAD[-1]), enough / APART)
+        part, stronger = np.arange(1, len(SPREAD) + 1) / (len(SPREAD) + 1), 10.0 ** np.arange(1, len(SPREAD) + 1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            grid = np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, weak * stronger)
+    points = points if finish is None else finish(asked, points)
     for value in np.unique(asked):
-        mine = np.flatnonzero((asked == value) & np.isfinite(costs))
-        rows = problem.numbers(points[mine[np.argsort(costs[mine], kind="stable")]])
+        mine = np.flatnonzero((asked == value) & np.isfinite(best))
+        rows = problem.numbers(points[mine[np.argsort(best[mine], kind="stable")]])
         yield Level(float(value), usable(problem.search, rows))
 
 
