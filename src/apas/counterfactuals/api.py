@@ -235,7 +235,7 @@ def generate(
     rows = np.repeat(np.arange(len(inputs)), limits.k)
     numbers = np.stack([point for _, point in answers]) if answers else np.empty((0, len(space)))
     about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
-    tables = {"points": space.like_with_gaps(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
+    tables = {"points": space.like(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
 
 

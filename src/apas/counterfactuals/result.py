@@ -277,7 +277,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
             status, reason = none if np.isnan(cost) else given
             items.append(Counterfactual(i, 0, targets[i], status, cost, 0, 0, None, reason))
         about: dict[str, Any] = {"model": bound, "space": space, "shifts": LinfShifts()}
-        points = space.like_with_gaps(numbers, X, np.arange(len(origins)))
+        points = space.like(numbers, X, np.arange(len(origins)))
         return cls(items, points=points, inputs=space.like(origins, X), numbers=numbers, origins=origins, **about)
 
     @property

@@ -29,7 +29,7 @@ from apas.counterfactuals.result import Counterfactuals, differ, number_pair, nu
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 from apas.report.headline import TEXTS, capital, figures, headline, measured_in_words, methods, own_file, provenance
-from apas.report.subject import Drawn, Later, Subject, read_later, read_subject
+from apas.report.subject import Later, PageDraws, Subject, read_later, read_subject
 from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
@@ -169,7 +169,9 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
     }
 
 
-def plot_data(subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: Drawn) -> dict[str, Any]:
+def plot_data(
+    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: PageDraws
+) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured = None if later is None else later.measured
     searched = any(radius.per_test for radius in subject.radii or ())
@@ -299,7 +301,7 @@ def report_file(
     # a number that the certificates fix unless the caller says one, so that pages repeat
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
-    drawn, lines = Drawn.of(subject, later, entropy), lines_of(subject, later)
+    drawn, lines = PageDraws.of(subject, later, entropy), lines_of(subject, later)
     left_out = _left_out(subject.radii, later, drawn)
     text = render_page(
         title=TITLE if title is None else title,
@@ -349,7 +351,7 @@ def check_path(path: Any) -> Path:
     return target
 
 
-def _left_out(radii: MaxShifts | None, later: Later | None, drawn: Drawn) -> dict[str, str]:
+def _left_out(radii: MaxShifts | None, later: Later | None, drawn: PageDraws) -> dict[str, str]:
     """Which parts the page lacks, and why."""
     absent = dict(TEXTS["left_out"])
     known: dict[str, Any] = {"radii": radii}

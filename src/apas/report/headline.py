@@ -20,7 +20,7 @@ from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts.audit import Outcome
 from apas.display.numbers import at_least, at_most, exactly
-from apas.report.subject import Drawn, Later, Subject
+from apas.report.subject import Later, PageDraws, Subject
 from apas.shifts.base import words_of
 
 _DISTANCE = {np.inf: "inf", 1.0: "one", 2.0: "two"}
@@ -189,7 +189,7 @@ SEEDS = 5  # so many seeds are written out
 UNSAVED = ", as their to_dict() gives them: no file can hold them"
 
 
-def methods(subject: Subject, later: Later | None, drawn: Drawn | None) -> dict[str, list[str]]:
+def methods(subject: Subject, later: Later | None, drawn: PageDraws | None) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
     searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
     first = "What the published search asks" if searched else "What certified means"
@@ -250,7 +250,7 @@ def _not_promised(subject: Subject, later: Later | None) -> list[str]:
     return [text[name].format(but) for name, holds in when.items() if holds]
 
 
-def _plots(drawn: Drawn | None) -> list[str]:
+def _plots(drawn: PageDraws | None) -> list[str]:
     said, text = [], TEXTS["plots"]
     if drawn and (curves := drawn.curves):
         first = curves.found[0]
@@ -260,7 +260,7 @@ def _plots(drawn: Drawn | None) -> list[str]:
     return [*said, text["margin"]]
 
 
-def provenance(subject: Subject, later: Later | None, entropy: int, drawn: Drawn) -> list[tuple[str, str]]:
+def provenance(subject: Subject, later: Later | None, entropy: int, drawn: PageDraws) -> list[tuple[str, str]]:
     """What to compare, and what to repeat the page with: names and values."""
     written = ", ".join(f"{name} {value}" for name, value in sorted(subject.versions.items()))
     found = [

@@ -23,27 +23,8 @@ from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
 from apas.certification.results import Certificates
 from apas.certification.robust_fraction import FractionCurves, robust_fraction
-from apas.contracts import certified_model
+from apas.contracts import certificate_file, certified_model as certified
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
-from apas.contracts.certificate_file import (
-    check_same_rows,
-    own_versions,
-    read_object,
-    read_stored,
-    stored_content,
-    unsaved,
-)
-from apas.contracts.certified_model import (
-    Matched,
-    Successor,
-    ask_again,
-    bounds_distance,
-    match_model,
-    read_successor,
-    rows_of,
-    rows_on,
-    with_readings,
-)
 from apas.contracts.tables import table_digest
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import at_least, at_most, plain
@@ -63,7 +44,7 @@ class Subject:
     radii: MaxShifts | None
     digest: str
     versions: dict[str, str]
-    matched: Matched | None = None
+    matched: certified.Matched | None = None
     searches: int | None = None
     is_saved: bool = True
 
@@ -82,9 +63,15 @@ class Subject:
 
 def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
     """Check what `write_report` was given, and bring it into one form."""
-    searches, found, digest, versions, already = None, certificates, "", own_versions(), "`certificates` are"
+    searches, found, digest, versions, already = (
+        None,
+        certificates,
+        "",
+        certificate_file.own_versions(),
+        "`certificates` are",
+    )
     if is_path(certificates):
-        stored = read_stored(certificates)
+        stored = certificate_file.read_stored(certificates)
         found = stored.certificates if stored.certificates is not None else stored.max_shifts
         digest, versions, already = stored.digest, stored.versions, "the file already holds"
     elif isinstance(certificates, Counterfactuals):
@@ -105,16 +92,16 @@ def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
         raise InputError(f"`max_shifts` goes with certificates, but {already} {words}.")
     if not len(found):
         raise InputError("`certificates` must hold at least one row, got none; there is nothing to report.")
-    found = with_readings(found)
+    found = certified.with_readings(found)
     if radii is not None:
-        check_same_rows(found, radii)
-        digest, versions = "", own_versions()
+        certificate_file.check_same_rows(found, radii)
+        digest, versions = "", certificate_file.own_versions()
     elif isinstance(found, Certificates):
         radii = found.max_shifts
-    is_saved = bool(digest) or not unsaved(found, radii)
-    digest = digest or (stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
-    matched: Any = None if found.model is None else Matched(found.model)
-    if model is not None and isinstance(matched := match_model(found, read_model(model, "`model`")), str):
+    is_saved = bool(digest) or not certificate_file.unsaved(found, radii)
+    digest = digest or (certificate_file.stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
+    matched: Any = None if found.model is None else certified.Matched(found.model)
+    if model is not None and isinstance(matched := certified.match_model(found, read_model(model, "`model`")), str):
         wanted = "the model that the certificates are about"
         raise InputError(f"`model` must be {wanted}, but {matched}; pass that model.")
     certificates, radii = (found, radii) if isinstance(found, Certificates) else (None, found)
@@ -135,7 +122,7 @@ def _radii(max_shifts: Any) -> MaxShifts | None:
             "`max_shifts` must be what max_shift returns, or the name of a file that holds it, got "
             f"{type(max_shifts).__name__}."
         )
-    found = read_stored(max_shifts).max_shifts
+    found = certificate_file.read_stored(max_shifts).max_shifts
     if found is None:
         raise InputError(f"{os.fsdecode(max_shifts)} holds no largest shifts; write them with `apas max-shift --save`.")
     return found
@@ -155,8 +142,8 @@ class Later:
     @property
     def beyond(self) -> str:
         """What differs besides parameters, or may, in sentences; empty if nothing does."""
-        beginnings = (certified_model.DIFFERS, certified_model.NOT_IDENTIFIED, certified_model.OF_THE_PROCESS)
-        return " ".join(note for note in self.notes if note.startswith((*beginnings, certified_model.NOT_MEASURED)))
+        beginnings = (certified.DIFFERS, certified.NOT_IDENTIFIED, certified.OF_THE_PROCESS)
+        return " ".join(note for note in self.notes if note.startswith((*beginnings, certified.NOT_MEASURED)))
 
     @property
     def layers(self) -> list[tuple[str, str, int, float]]:
@@ -182,23 +169,23 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
         told = _read_audit(audit, subject)
         if new is not None and told.new_digest != model_digest(new):
             raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
-        margins = None if new is None else _margins(rows, read_successor(rows, new, None, validity_only=True))
+        margins = None if new is None else _margins(rows, certified.read_successor(rows, new, None, validity_only=True))
         shift, digest, notes = told.shifts.get(rows.model_digest), told.new_digest, told.notes
     else:
         base = None if subject.matched is None else subject.matched.model
-        successor = read_successor(rows, new, base, validity_only=False)
+        successor = certified.read_successor(rows, new, base, validity_only=False)
         margins, shift = _margins(rows, successor), successor.shift(rows.shifts)
         told, digest, notes = None, model_digest(successor.given), successor.notes
         if subject.certificates is not None:
             told = audited(subject.certificates, new, base=base, repairs=False)
             notes = told.notes
-    comparable = shift is not None and bounds_distance(rows.shifts) and shift.p == rows.shifts.order
+    comparable = shift is not None and certified.bounds_distance(rows.shifts) and shift.p == rows.shifts.order
     found = Later(shift, comparable, margins, digest, notes, told)
     return replace(found, comparable=comparable and not found.beyond)
 
 
-def _margins(rows: Any, successor: Successor) -> tuple[float, ...]:
-    question = rows_on(rows, successor)
+def _margins(rows: Any, successor: certified.Successor) -> tuple[float, ...]:
+    question = certified.rows_on(rows, successor)
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(question.model.margin(question.X, question.one_target).tolist())
 
@@ -231,7 +218,7 @@ def _read_audit(audit: Any, subject: Subject) -> AuditReport:
 def _from_file(name: str) -> tuple[AuditReport, str]:
     """The audit that a file holds, and the digest of its rows."""
     try:
-        top = Fields(read_object(name, "audit"))
+        top = Fields(certificate_file.read_object(name, "audit"))
         if top.content.get("format") != AuditReport.FORMAT:
             wanted = f'an object with "format": "{AuditReport.FORMAT}"'
             raise InputError(f"it must hold {wanted}; write it with `apas audit --json`.")
@@ -308,7 +295,7 @@ class Histograms:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class PageDraws:
     """What the page draws anew, and why a part of it is left out."""
 
     curves: Curves | None
@@ -316,7 +303,7 @@ class Drawn:
     left_out: dict[str, str]
 
     @classmethod
-    def of(cls, subject: Subject, later: Later | None, entropy: int) -> Drawn:
+    def of(cls, subject: Subject, later: Later | None, entropy: int) -> PageDraws:
         """The curves and histograms of a page."""
         curves, bars = _draw_curves(subject, later, entropy), _draw_histograms(subject, entropy)
         why = {name: part for name, part in (("curves", curves), ("histograms", bars)) if isinstance(part, str)}
@@ -335,11 +322,11 @@ def _draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves 
     deltas = _deltas(subject, later)
     if not len(deltas):
         return UNCERTIFIED
-    question, _ = ask_again(subject.rows, matched)
+    question, _ = certified.ask_again(subject.rows, matched)
     rows, draws = _affordable(question)
     points: Any = question.X
     if not matched.network_only:
-        points, _ = rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
+        points, _ = certified.rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
     points = points.iloc[:rows] if is_frame(points) else points[:rows]
     how: dict[str, Any] = {"shifts": subject.rows.shifts, "method": Sampling(confidence=CONFIDENCE, n_samples=draws)}
     found = robust_fraction(matched.model, points, deltas, target=question.target[:rows], rng=entropy, **how)
@@ -360,7 +347,7 @@ def _draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
         return UNCERTIFIED
     # where none is certified, a delta in the middle of the others
     deltas = np.where(deltas > 0, deltas, np.median(deltas[deltas > 0]))
-    question = ask_again(subject.rows, subject.matched)[0].at(deltas)
+    question = certified.ask_again(subject.rows, subject.matched)[0].at(deltas)
     rows, draws = _affordable(question)
     listed = offers(question.shifts, Listed)
     draws = len(question.shifts.models) if offers(question.shifts, Listed) else draws

@@ -106,6 +106,28 @@ WIDTH = 0.01  # how far to each side a finite difference goes, in units of the r
 FAR = 20.0
 
 
+#: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
+Descend = Callable[[Floats, Floats], tuple[Floats, Floats]]
+SPREAD = 10.0 ** np.arange(-2, 3)  # strengths that are tried together, in units of the first
+APART = 1.2  # a strength that failed although a smaller one did not is taken to be smaller by this part at least
+
+
+@dataclass(frozen=True)
+class Level:
+    """What descents found that were asked for the same.
+
+    Attributes
+    ----------
+    asked : float
+        A target probability, or a difference of probabilities.
+    points : ndarray of shape (rows, features)
+        Different rows as numbers per cell, allowed by the space and valid on the model, the cheapest first.
+    """
+
+    asked: float
+    points: Floats
+
+
 class SmoothProblem:
     """One search in coordinates."""
 
@@ -303,6 +325,43 @@ class SmoothProblem:
                 found[part] = np.inf if feature.kind == "categorical" else 1.0 / unit
         return found
 
+    def levels(
+        self, descend: Descend, asked: Floats, first: Floats, rounds: int, finish: Any = None
+    ) -> Iterator[Level]:
+        """The cheapest descents for each of `asked`, over strengths around each of `first`, by what was asked for."""
+        grid = first[:, None] * SPREAD
+        best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
+        for number in range(rounds):
+            costs, found = descend(np.repeat(asked, len(SPREAD)), grid.ravel())
+            costs, found = costs.reshape(grid.shape), found.reshape(*grid.shape, -1)
+            least, reached = costs.argmin(axis=1), np.isfinite(costs)
+            if not number:
+                points = found[every, least].copy()
+            nearer = costs[every, least] < best
+            best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
+            # next come strengths between those that failed and those that did not, or beyond all of them
+            enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
+            weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
+            weak = np.minimum(np.where(weak > 0, weak, enough * SPREAD[0] / SPREAD[-1]), enough / APART)
+            part, stronger = np.arange(1, len(SPREAD) + 1) / (len(SPREAD) + 1), 10.0 ** np.arange(1, len(SPREAD) + 1)
+            with np.errstate(invalid="ignore", over="ignore"):
+                grid = np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, weak * stronger)
+        points = points if finish is None else finish(asked, points)
+        for value in np.unique(asked):
+            mine = np.flatnonzero((asked == value) & np.isfinite(best))
+            rows = self.numbers(points[mine[np.argsort(best[mine], kind="stable")]])
+            yield Level(float(value), usable(self.search, rows))
+
+    def offer(self, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
+        """The rows of the first level as candidates, then those of the others; returns why there are no more."""
+        note = "found by finite differences, since the model has no derivatives" if self.differences else ""
+        found = yield from first_and_by_cost(self.search, (level.points for level in levels), note)
+        how = ", by finite differences since the model has no derivatives," if self.differences else ""
+        if not found:
+            why = ": at the input all derivatives by what may change are 0" if self.flat else ""
+            return f"no descent of {name}{how} reached an allowed row of class {self.search.target!r}{why}"
+        return f"no further candidates after the last level of {name}{how.rstrip(',')}"
+
 
 def derives(model: Any, columns: Floats, target: Any) -> bool:
     """Whether the model knows its derivatives by the columns."""
@@ -320,60 +379,10 @@ def probabilities(margins: Floats) -> Floats:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * margins)))
 
 
-#: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
-Descend = Callable[[Floats, Floats], tuple[Floats, Floats]]
-SPREAD = 10.0 ** np.arange(-2, 3)  # strengths that are tried together, in units of the first
-APART = 1.2  # a strength that failed although a smaller one did not is taken to be smaller by this part at least
-
-
-@dataclass(frozen=True)
-class Level:
-    """What descents found that were asked for the same.
-
-    Attributes
-    ----------
-    asked : float
-        A target probability, or a difference of probabilities.
-    points : ndarray of shape (rows, features)
-        Different rows as numbers per cell, allowed by the space and valid on the model, the cheapest first.
-    """
-
-    asked: float
-    points: Floats
-
-
 def rising_levels(first: float, step: float, last: float) -> Floats:
     """What the levels ask for: from the first in steps, and the last."""
     steps = np.round(first + step * np.arange(int((last - first) / step + 1e-9) + 1), 12)
     return np.append(steps, last) if last - steps[-1] > 1e-9 else steps
-
-
-def levels_of(
-    problem: SmoothProblem, descend: Descend, asked: Floats, first: Floats, rounds: int, finish: Any = None
-) -> Iterator[Level]:
-    """The cheapest descents for each of `asked`, over strengths around each of `first`, by what they were asked for."""
-    grid = first[:, None] * SPREAD
-    best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
-    for number in range(rounds):
-        costs, found = descend(np.repeat(asked, len(SPREAD)), grid.ravel())
-        costs, found = costs.reshape(grid.shape), found.reshape(*grid.shape, -1)
-        least, reached = costs.argmin(axis=1), np.isfinite(costs)
-        if not number:
-            points = found[every, least].copy()
-        nearer = costs[every, least] < best
-        best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
-        # next come strengths between those that failed and those that did not, or beyond all of them
-        enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
-        weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
-        weak = np.minimum(np.where(weak > 0, weak, enough * SPREAD[0] / SPREAD[-1]), enough / APART)
-        part, stronger = np.arange(1, len(SPREAD) + 1) / (len(SPREAD) + 1), 10.0 ** np.arange(1, len(SPREAD) + 1)
-        with np.errstate(invalid="ignore", over="ignore"):
-            grid = np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, weak * stronger)
-    points = points if finish is None else finish(asked, points)
-    for value in np.unique(asked):
-        mine = np.flatnonzero((asked == value) & np.isfinite(best))
-        rows = problem.numbers(points[mine[np.argsort(best[mine], kind="stable")]])
-        yield Level(float(value), usable(problem.search, rows))
 
 
 def usable(search: Search, rows: Floats) -> Floats:
@@ -381,17 +390,6 @@ def usable(search: Search, rows: Floats) -> Floats:
     kept = [r for r in {r.tobytes(): r for r in rows}.values() if (r != search.input).any() and search.is_different(r)]
     found = np.array(kept).reshape(-1, len(search.input))
     return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
-
-
-def offer_levels(problem: SmoothProblem, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
-    """The rows of the first level as candidates, then those of the others; returns why there are no more."""
-    note = "found by finite differences, since the model has no derivatives" if problem.differences else ""
-    found = yield from first_and_by_cost(problem.search, (level.points for level in levels), note)
-    how = ", by finite differences since the model has no derivatives," if problem.differences else ""
-    if not found:
-        why = ": at the input all derivatives by what may change are 0" if problem.flat else ""
-        return f"no descent of {name}{how} reached an allowed row of class {problem.search.target!r}{why}"
-    return f"no further candidates after the last level of {name}{how.rstrip(',')}"
 
 
 def first_and_by_cost(search: Search, groups: Iterator[Floats], note: str = "") -> Generator[Candidate, Any, bool]:

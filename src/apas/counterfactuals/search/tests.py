@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -222,13 +222,12 @@ class BoundSearchTest(_OfCertifyingTest):
 
     def scores(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
-        inputs = None if self.origin is None else np.broadcast_to(self.origin, points.shape)
-        looks = self.test.look(points, *_repeat(self.target, self.delta, len(points)), inputs=inputs)
+        looks = self.test.look(Candidates.of_row(points, self.target, self.delta, self.origin))
         return np.array([np.nan if look.slack is None else look.slack for look in looks])
 
     def cut(self, point: Floats) -> Floats | None:
         """A linear score of the last layer that is at least the bound, if the method has a bound that is concave."""
-        method, question = self.test.method, self.test.question(point[None], *_repeat(self.target, self.delta, 1))
+        method, question = self.test.method, self.test.question(Candidates.of_row(point[None], self.target, self.delta))
         return method.cut(question) if offers(method, Cuts) else None
 
 
@@ -303,10 +302,26 @@ def smallest_margins(blocks: Iterable[Floats], count: int) -> Floats:
     return np.empty((count, 0)) if least is None else least
 
 
-def _repeat(target: Any, delta: float, count: int) -> tuple[Array, Floats]:
-    labels = np.empty(count, dtype=object)
-    labels[:] = [target] * count
-    return labels, np.full(count, delta)
+class Candidates(NamedTuple):
+    """Points that are asked about, each with its class, its delta, and what it was made from if its region counts."""
+
+    points: Floats
+    targets: Array
+    deltas: Floats
+    inputs: Floats | None = None
+
+    @classmethod
+    def of_row(cls, points: Floats, target: Any, delta: float, origin: Floats | None = None) -> Candidates:
+        """Points of one row."""
+        labels = np.empty(len(points), dtype=object)
+        labels[:] = [target] * len(points)
+        inputs = None if origin is None else np.broadcast_to(origin, points.shape)
+        return cls(points, labels, np.full(len(points), delta), inputs)
+
+    def one_by_one(self) -> Iterable[tuple[Floats, Any, float, Any]]:
+        """Each point as a table of one line, with its class, its delta and its input."""
+        origins = [None] * len(self.points) if self.inputs is None else self.inputs
+        return zip(self.points[:, None], self.targets, self.deltas.tolist(), origins, strict=True)
 
 
 @dataclass(frozen=True)
@@ -337,21 +352,14 @@ class CertifyingTest:
         """The method as one that draws, or None if it proves its claim."""
         return self.method if offers(self.method, Draws) else None
 
-    def question(
-        self,
-        points: Floats,
-        targets: Array,
-        deltas: Floats,
-        tries: int = 1,
-        shifts: ShiftSet | None = None,
-        inputs: Floats | None = None,
-    ) -> Question:
+    def question(self, asked: Candidates, tries: int = 1, shifts: ShiftSet | None = None) -> Question:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
+        points, targets, deltas, inputs = asked
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
         risk = {"claim_rows": self.together, "tries": tries, "bits": self.seed.bits if self.seed else None}
         about: dict[str, Any] = {**risk, "points": raw, "method": self.method}
-        asked = Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
-        return asked if self.region is None or inputs is None else self.region.ask(asked, inputs, self.entropy)
+        found = Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
+        return found if self.region is None or inputs is None else self.region.ask(found, inputs, self.entropy)
 
     def margins_on(self, models: SideBySide, points: Floats, target: Any, origin: Floats | None) -> Floats:
         """Margins of points of one row on models of the search, or the least over their regions."""
@@ -370,28 +378,27 @@ class CertifyingTest:
             return self.draws.n_samples >= self.draws.least_draws(claim)
         return self.draws.n_samples >= sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
 
-    def look(
-        self, points: Floats, targets: Array, deltas: Floats, rank: int = 0, inputs: Floats | None = None
-    ) -> list[Look]:
+    def look(self, asked: Candidates, rank: int = 0) -> list[Look]:
         """What is seen of each candidate for a rank without spending anything."""
         if self.searched is not None:
-            origins = [None] * len(points) if inputs is None else inputs
-            rows = zip(points, targets, deltas, origins, strict=True)
-            slacks = [float(self.for_search(t, d, origin=x).slacks(point[None])[0]) for point, t, d, x in rows]
+            slacks = [float(self.for_search(t, d, origin=x).slacks(p)[0]) for p, t, d, x in asked.one_by_one()]
             return [Look(slack, slack >= 0) for slack in slacks]
-        question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
         if self.draws is not None:
-            return self._look_at_draws(self.draws, question, points, inputs)
-        question = self.question(points, targets, deltas, inputs=inputs)
-        return [_look_at_bound(c) for c in self.decided(question, Stream(self.entropy, "generate"))]
+            return self._look_at_draws(self.draws, asked, search_tries(rank, 1))
+        looks = []  # for a method that proves, to look is to test: proofs cost no confidence
+        for certificate in self.decided(self.question(asked), Stream(self.entropy, "generate")):
+            bound = getattr(certificate.evidence, "bound", None)
+            if certificate.is_certified:
+                looks.append(Look(max(0.0, bound or 0.0), True, certificate))
+                continue
+            # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more
+            looks.append(Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate))
+        return looks
 
-    def certify(
-        self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int, inputs: Floats | None = None
-    ) -> list[Certificate]:
+    def certify(self, asked: Candidates, rank: int, number: int) -> list[Certificate]:
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
         # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
-        tries = 1 if self.searched is not None else search_tries(rank, number)
-        question = self.question(points, targets, deltas, tries=tries, inputs=inputs)
+        question = self.question(asked, tries=1 if self.searched is not None else search_tries(rank, number))
         if self.seed is not None:  # that of each candidate follows from it alone, so that its draws are fresh
             alone = [question.take(slice(i, i + 1)) for i in range(len(question))]
             return [c for one in alone for c in decide_derived(one, self.seed)]
@@ -437,11 +444,11 @@ class CertifyingTest:
         """The question about points of a row on the draws of the search."""
         if not len(points):
             return replace(self._nobody, shifts=self.searched or self.shifts)
-        labels, deltas = _repeat(target, delta, len(points))
+        asked = Candidates.of_row(points, target, delta)
         if self.searched is not None or offers(self.shifts, OnPoints):
-            return self.question(points, labels, deltas, shifts=self.searched)
+            return self.question(asked, shifts=self.searched)
         # without a detour through data frames, which costs more than the margins
-        return Question(self.task.model, self.task.encoded(points), labels, deltas, self.shifts)
+        return Question(self.task.model, self.task.encoded(points), asked.targets, asked.deltas, self.shifts)
 
     @cached_property
     def listed_models(self) -> SideBySide | None:
@@ -470,11 +477,9 @@ class CertifyingTest:
         bits = None if self.seed is None else self.seed.bits
         return Most(method.coverage, method.confidence, "", self.together, tries, bits)
 
-    def _look_at_draws(
-        self, method: Draws, question: Question, points: Floats, inputs: Floats | None = None
-    ) -> list[Look]:
+    def _look_at_draws(self, method: Draws, asked: Candidates, tries: int) -> list[Look]:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
-        claim = self._claim(method, question.tries)
+        question, claim = self.question(asked._replace(inputs=None), tries=tries), self._claim(method, tries)
         samples = method.samples(question, claim)
         allowed = _most_failures(samples, claim)
         if allowed < 0:  # enough for the one test of a path only, which has the whole risk
@@ -483,9 +488,8 @@ class CertifyingTest:
         # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
         if self._network is not None and samples <= self.allowance[0]:  # row by row: no digit depends on the others
-            origins = [None] * len(points) if inputs is None else inputs
-            rows = zip(points, question.target, question.delta.tolist(), origins, strict=True)
-            kept = [self.margins_on(self.search_models(d), point[None], t, x)[:samples] for point, t, d, x in rows]
+            rows = asked.one_by_one()
+            kept = [self.margins_on(self.search_models(d), p, t, x)[:samples] for p, t, d, x in rows]
             least = smallest_margins([np.hstack(kept)], allowed + 1)
         else:
             stream, block = Stream(self.entropy, "generate/search"), block_size(question)
@@ -501,15 +505,6 @@ class CertifyingTest:
 
 def _most_failures(samples: int, claim: Most) -> int:
     return allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
-
-
-def _look_at_bound(certificate: Certificate) -> Look:
-    """For a method that proves, to look is to test: proofs cost no confidence."""
-    bound = getattr(certificate.evidence, "bound", None)
-    if certificate.is_certified:
-        return Look(max(0.0, bound or 0.0), True, certificate)
-    # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more
-    return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, levels_of, offer_levels, rising_levels
+from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, rising_levels
 from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
@@ -115,7 +115,7 @@ class Prototype:
                 "make a prototype; give more rows, or use another source"
             )
         problem = SmoothProblem(search)
-        return (yield from offer_levels(problem, self._levels(problem), "Prototype"))
+        return (yield from problem.offer(self._levels(problem), "Prototype"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each higher confidence, that of its own."""
@@ -127,7 +127,7 @@ class Prototype:
         asked = rising_levels(float(self.confidence), self.step, self.last)
         for part in filter(len, (asked[:1], asked[1:])):
             first = np.full(len(part), float(self.weight))
-            yield from levels_of(problem, descend, part, first, self.rounds, partial(_draw_back, problem))
+            yield from problem.levels(descend, part, first, self.rounds, partial(_draw_back, problem))
 
     def _descend(
         self, problem: SmoothProblem, prototype: Floats, asked: Floats, weights: Floats

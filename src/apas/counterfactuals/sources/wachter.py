@@ -12,14 +12,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.smooth_problem import (
-    Level,
-    SmoothProblem,
-    levels_of,
-    offer_levels,
-    probabilities,
-    rising_levels,
-)
+from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, probabilities, rising_levels
 from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.errors import InputError
 
@@ -109,7 +102,7 @@ class Wachter:
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
         """Different candidates for one row, allowed and valid on the model; returns why there are no more."""
         problem = SmoothProblem(search)
-        return (yield from offer_levels(problem, self._levels(problem), "Wachter"))
+        return (yield from problem.offer(self._levels(problem), "Wachter"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
@@ -117,12 +110,12 @@ class Wachter:
 
     def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
         descend, least = partial(self._descend, problem), float(self.target_probability)
-        yield from levels_of(problem, descend, np.array([least]), 1.0 / np.array([float(self.penalty)]), self.rounds)
+        yield from problem.levels(descend, np.array([least]), 1.0 / np.array([float(self.penalty)]), self.rounds)
         if self.penalties:
             # all together: descents of one row cost little more than one of them
             starts, asked = 1.0 / np.array(self.penalties), rising_levels(least, self.step, self.last)
             many = np.repeat(asked, len(starts)), np.tile(starts, len(asked))
-            yield from levels_of(problem, descend, *many, self.rounds)
+            yield from problem.levels(descend, *many, self.rounds)
 
     def _descend(self, problem: SmoothProblem, targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""

@@ -38,13 +38,8 @@ def checked_table(X: Any, names: tuple[str, ...], argument: str) -> Any:
         raise InputError(said.replace("as the model has features", "as the space has features")) from None
 
 
-def missing_rows(table: Any) -> Bools:
-    """Which rows of a data frame or 2-D array hold nothing at all."""
-    return np.asarray(missing_cells(table).all(axis=1))
-
-
 def missing_cells(cells: Any) -> Bools:
-    """Which cells hold nothing: NaN, None or what pandas has for it."""
+    """Which cells of a column or a table hold nothing: NaN, None or what pandas has for it."""
     import pandas as pd
 
     return np.asarray(pd.isna(cells), dtype=bool)

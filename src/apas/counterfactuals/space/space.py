@@ -18,15 +18,7 @@ from apas._atomic import write_text
 from apas._sanitise import shown
 from apas._typing import Bools, Floats, Indices
 from apas._validation import is_frame, is_path
-from apas.counterfactuals.space.encoder import (
-    Coding,
-    bound,
-    checked_table,
-    level_values,
-    missing_cells,
-    missing_rows,
-    numbers_of,
-)
+from apas.counterfactuals.space.encoder import Coding, bound, checked_table, level_values, missing_cells, numbers_of
 from apas.counterfactuals.space.feature import Feature, is_changed, is_same, nearest_between
 from apas.errors import InputError
 from apas.models.base import Model, Named, Raw, encoded_rows, offers
@@ -311,7 +303,7 @@ class FeatureSpace:
     def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False, missing: bool = False) -> Floats:
         """A table in raw units as one number per cell; with `gaps` empty rows are NaN, with `missing` other cells."""
         table = checked_table(X, self.names, argument)
-        empty = missing_rows(table) if gaps or missing else np.zeros(len(table), dtype=bool)
+        empty = missing_cells(table).all(axis=1) if gaps or missing else np.zeros(len(table), dtype=bool)
         found = np.full((len(table), len(self)), np.nan)
         for i, feature in enumerate(self.features):
             cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
@@ -344,30 +336,29 @@ class FeatureSpace:
         return pd.DataFrame({f.name: level_values(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
 
     def like(self, numbers: Floats, X: Any, rows: Any = None) -> Any:
-        """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
-        if is_frame(X):
-            table = self.table(numbers, index=X.index if rows is None else X.index[rows])
-            for column in [str(c) for c in X.columns if hasattr(X[c], "cat") and str(c) in self.names]:
-                kind = X.set_axis([str(c) for c in X.columns], axis=1)[column].dtype
-                if set(table[column].dropna()) <= set(kind.categories):  # so that the model takes it as it took `X`
-                    table[column] = table[column].astype(kind)
-            return table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
-        levels = (level for f in self.features if f.is_level for level in f.values or ())
-        plain = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in levels)
-        return self.table(numbers).to_numpy(dtype=np.float64 if plain else object)
+        """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from.
 
-    def like_with_gaps(self, numbers: Floats, X: Any, rows: Indices) -> Any:
-        """The same with missing values where the numbers are."""
+        Where a row has no numbers, cells are missing.
+        """
         there = ~np.isnan(numbers).all(axis=1)
-        found = self.like(numbers[there], X, rows[there])
-        if there.all():
-            return found
         if not is_frame(X):
+            levels = (level for f in self.features if f.is_level for level in f.values or ())
+            plain = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in levels)
+            found = self.table(numbers[there]).to_numpy(dtype=np.float64 if plain else object)
             whole = np.full(numbers.shape, np.nan, dtype=found.dtype)
             whole[there] = found
             return whole
-        whole = found.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
-        return whole.set_axis(X.index[rows])
+        index = X.index if rows is None else X.index[rows]
+        table = self.table(numbers[there], index=index[there])
+        for column in [str(c) for c in X.columns if hasattr(X[c], "cat") and str(c) in self.names]:
+            kind = X.set_axis([str(c) for c in X.columns], axis=1)[column].dtype
+            if set(table[column].dropna()) <= set(kind.categories):  # so that the model takes it as it took `X`
+                table[column] = table[column].astype(kind)
+        table = table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
+        if there.all():
+            return table
+        whole = table.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
+        return whole.set_axis(index)
 
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
