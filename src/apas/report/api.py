@@ -97,19 +97,17 @@ def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> di
     if before is None:
         every: list[Any] = [(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
     else:
-        every = [(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
+        every = [
+            (name, *(number_pair(float(a), float(b)) if _is_number(a) and _is_number(b) else (_text(a), _text(b))))
+            for name, a, b in zip(names, before, after, strict=True)
+            if differ(a, b)
+        ]
     listed = [dict(zip(("name", "before", "after"), change, strict=True)) for change in every[:LISTED]]
     return {"changes": listed, "more": max(0, len(every) - LISTED)}
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _pair(before: Any, after: Any) -> tuple[str, str]:
-    if _is_number(before) and _is_number(after):
-        return number_pair(float(before), float(after))
-    return _text(before), _text(after)
 
 
 def _text(value: Any) -> str:

@@ -193,10 +193,11 @@ def methods(subject: Subject, later: Later | None, drawn: PageDraws | None) -> d
     """Sentences under headings; each is true of this page."""
     searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
     first = "What the published search asks" if searched else "What certified means"
+    risky = any(claim.risk for claim in _claims(subject))
     found = {
         first: [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _how_shown(subject),
-        "What is assumed": _assumptions(subject),
+        "What is assumed": [words_of(subject.rows.shifts).assumed, *(TEXTS["assumed"].values() if risky else ())],
         "What is not promised": _not_promised(subject, later),
         "What the plots show": _plots(drawn),
     }
@@ -226,11 +227,6 @@ def _how_shown(subject: Subject) -> list[str]:
         "published": "paper" in searches,
     }
     return [text[name].format(", ".join(kinds)) for name, holds in when.items() if holds]
-
-
-def _assumptions(subject: Subject) -> list[str]:
-    risky = any(claim.risk for claim in _claims(subject))
-    return [words_of(subject.rows.shifts).assumed, *(TEXTS["assumed"].values() if risky else ())]
 
 
 def _not_promised(subject: Subject, later: Later | None) -> list[str]:
