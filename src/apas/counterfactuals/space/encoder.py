@@ -432,8 +432,7 @@ def numbers_to_try(task: Task, i: int) -> Floats:
     low, high = _ends(task, i)
     if feature.step is None:
         return np.unique(low + np.array(FRACTIONS) * (high - low))
-    first = np.ceil((low - feature.anchor) / feature.step - ON_GRID)
-    last = np.floor((high - feature.anchor) / feature.step + ON_GRID)
+    first, last = feature.steps_between(low, high)
     if last < first:
         return np.array([low])
     steps = np.arange(first, last + 1) if last - first < FEW else first + np.rint(np.array(FRACTIONS) * (last - first))

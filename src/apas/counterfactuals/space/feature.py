@@ -230,6 +230,12 @@ class Feature:
         """Values so many steps from the anchor, as they are written in decimals: 0.3, not 0.1 + 2 * 0.1."""
         return np.round(self.anchor + (self.step or 1.0) * steps, self.decimals)
 
+    def steps_between(self, low: Any, high: Any) -> tuple[Any, Any]:
+        """How many steps from the anchor the first and the last value between two ends are."""
+        # an end that lies on the grid may be divided to just beside a whole number of steps
+        step = self.step or 1.0
+        return np.ceil((low - self.anchor) / step - ON_GRID), np.floor((high - self.anchor) / step + ON_GRID)
+
     def snapped(self, wanted: Floats, original: Floats) -> Floats:
         """The nearest allowed values, `original` included."""
         if not self.mutable:
@@ -281,9 +287,7 @@ class Feature:
     def _nearest_step(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
         step = self.step or 1.0
         with np.errstate(invalid="ignore", over="ignore"):
-            # an end that lies on the grid may be divided to just beside a whole number of steps
-            first = np.ceil((low - self.anchor) / step - ON_GRID)
-            last = np.floor((high - self.anchor) / step + ON_GRID)
+            first, last = self.steps_between(low, high)
             first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
             last -= self.on_grid(last) > high
             steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))

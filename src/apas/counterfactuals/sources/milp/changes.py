@@ -135,14 +135,12 @@ class _FeatureColumns:
     def _steps(self, low: float, high: float) -> None:
         """Columns that count steps, behind leaps if the value is between two of them."""
         feature, piece, x = self.feature, self.piece, self.x
-        step, anchor = (1.0, 0.0) if feature.is_level else (feature.step or 1.0, feature.anchor)
-        first = np.ceil((low - anchor) / step - ON_GRID)
-        last = np.floor((high - anchor) / step + ON_GRID)
+        step, (first, last) = feature.step or 1.0, feature.steps_between(low, high)
         if piece.line is None:
             grid = feature.on_grid(np.arange(first, last + 1))
             self._levels(grid[np.abs(grid - x) > ON_GRID * np.maximum(step, np.abs(x))])
             return
-        place = (x - anchor) / step
+        place = (x - feature.anchor) / step
         at = np.rint(place)
         on = feature.is_level or abs(x - feature.on_grid(np.array(at))) <= ON_GRID * max(step, abs(x))
         ways = ((1.0, max(first, at if on else np.ceil(place))), (-1.0, min(last, at if on else np.floor(place))))
@@ -212,18 +210,15 @@ class ChangeBudget:
         # of each feature the best way to change it, or not to
         bound = np.maximum.reduceat(np.maximum(values, 0.0), changes.starts, axis=0).sum(axis=0)
         if self.distance == "l1" and np.isfinite(self.cost):
-            bound = np.minimum(bound, self._greedy(forms, top))
+            # all of the cost goes where it adds most: the fractional knapsack, which is solved in order of worth
+            paid = np.flatnonzero(changes.cost > 0)
+            worth = forms[paid] / changes.cost[paid, None]
+            order = np.argsort(-worth, axis=0)
+            price = (changes.cost * top)[paid][order]
+            bought = np.clip(self.cost - (np.cumsum(price, axis=0) - price), 0.0, price)
+            most = (bought * np.maximum(np.take_along_axis(worth, order, axis=0), 0.0)).sum(axis=0)
+            bound = np.minimum(bound, most)
         return np.asarray(bound + OUTWARD * each.sum(axis=0))
-
-    def _greedy(self, forms: Floats, top: Floats) -> Floats:
-        """All of the cost goes where it adds most: the fractional knapsack, which is solved in order of worth."""
-        changes = self.changes
-        paid = np.flatnonzero(changes.cost > 0)
-        worth = forms[paid] / changes.cost[paid, None]
-        order = np.argsort(-worth, axis=0)
-        price = (changes.cost * top)[paid][order]
-        bought = np.clip(self.cost - (np.cumsum(price, axis=0) - price), 0.0, price)
-        return np.asarray((bought * np.maximum(np.take_along_axis(worth, order, axis=0), 0.0)).sum(axis=0))
 
 
 def unit_ranges(net: FeedForward, budget: ChangeBudget, *, scores: bool = False) -> UnitRanges:
@@ -248,20 +243,16 @@ def _carried_back(net: FeedForward, budget: ChangeBudget, ranges: UnitRanges, fo
     """Upper bounds on ``a @ forms`` for the activations a of the last layer that `ranges` has, by lines."""
     const = np.zeros(forms.shape[1])
     for i in range(len(ranges) - 1, -1, -1):
-        slope_up, height_up, slope_down, height_down = _lines(net.activations[i], *ranges[i])
-        up, down = np.maximum(forms, 0.0), np.minimum(forms, 0.0)
-        const = const + height_up @ up + height_down @ down
+        (low, high), up, down = ranges[i], np.maximum(forms, 0.0), np.minimum(forms, 0.0)
+        # a line above the activation, and one below it
+        above = pencil(net.activations[i], -high, -low, mirrored=True)
+        below = pencil(net.activations[i], low, high, mirrored=False)
+        slope_up, slope_down = above.leaning_slope(-high, -low), below.leaning_slope(low, high)
+        const = const - above.height(slope_up) @ up + below.height(slope_down) @ down
         forms = slope_up[:, None] * up + slope_down[:, None] * down
         const = const + (net.biases[i] @ forms if i else budget.changes.base @ forms)
         forms = net.weights[i] @ forms if i else budget.changes.gain @ forms
     return const + budget.most(forms)
-
-
-def _lines(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Slopes and heights of a line above an activation and of one below it."""
-    above, below = pencil(name, -high, -low, mirrored=True), pencil(name, low, high, mirrored=False)
-    up, down = above.leaning_slope(-high, -low), below.leaning_slope(low, high)
-    return up, -above.height(up), down, below.height(down)
 
 
 def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:

@@ -16,7 +16,7 @@ import numpy as np
 from apas._typing import Bools, Floats
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, Changes, UnitRanges, unit_ranges
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, activate, activation_range
+from apas.models.forward import LEAKY_SLOPE, activate, activation_range, derivative
 from apas.optimize.program import Program, ProgramBuilder, power_above
 
 #: Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
@@ -46,18 +46,6 @@ class ChangeProgram(Program):
     """The program of a change of one input; its first columns are those of the changes."""
 
     phases: PhaseBinaries | None = None
-
-
-class _Writer(ProgramBuilder):
-    """A builder that knows how many columns there will be, since forms have an entry for each."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__()
-        self.total, self.phases = total, list[tuple[Any, ...]]()
-
-    def finish_changes(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
-        phases = PhaseBinaries(self.phases, activations) if self.phases else None
-        return ChangeProgram(**vars(self.finish(cost).scaled_rows()), phases=phases)
 
 
 @dataclass(frozen=True)
@@ -110,10 +98,10 @@ def gainful_sides(net: FeedForward, goal: Contrast) -> _Sides:
     return found[::-1]
 
 
-def count_columns(net: FeedForward, ranges: UnitRanges, needs: _Sides) -> int:
+def count_columns(net: FeedForward, ranges: UnitRanges, goal: Contrast) -> int:
     """How many columns `write_units` will add."""
     count = 0
-    for name, (low, high), (large, small) in zip(net.activations, ranges, needs, strict=False):
+    for name, (low, high), (large, small) in zip(net.activations, ranges, gainful_sides(net, goal), strict=False):
         unsettled = np.isnan(_straight_line(name, low, high)[0])
         count += int(unsettled.sum())
         if name == "hard_tanh":
@@ -124,10 +112,17 @@ def count_columns(net: FeedForward, ranges: UnitRanges, needs: _Sides) -> int:
 
 
 def write_units(
-    writer: _Writer, net: FeedForward, changes: Changes, ranges: UnitRanges, needs: _Sides, goal: Contrast
-) -> tuple[Floats, Floats]:
-    """Write the hidden units; returns the scores as ``form @ v + const``, `form` of shape (outputs, columns)."""
-    form, const = np.zeros((len(changes.base), writer.total)), changes.base
+    writer: ProgramBuilder,
+    total: int,
+    net: FeedForward,
+    changes: Changes,
+    ranges: UnitRanges,
+    needs: _Sides,
+    goal: Contrast,
+) -> tuple[Floats, Floats, list[tuple[Any, ...]]]:
+    """Write the hidden units, of so many columns in `total`; returns the scores as ``form @ v + const``, and phases."""
+    form, const, phases = np.zeros((len(changes.base), total)), changes.base, list[tuple[Any, ...]]()
+    needs = gainful_sides(net, goal)
     form[:, : len(changes)] = changes.gain.T
     for i, (name, weight) in enumerate(zip(net.activations, goal.weights(net), strict=True)):
         (low, high), (large, small) = ranges[i], needs[i]
@@ -140,20 +135,21 @@ def write_units(
             a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
             after[k, a] = scale
             ends = float(low[k]), float(high[k])
-            unit = _Unit(writer, (i, k), a, scale, form[k], float(const[k]), *ends, float(weight[k]))
+            unit = _Unit(writer, phases, (i, k), a, scale, form[k], float(const[k]), *ends, float(weight[k]))
             if name == "hard_tanh":
                 unit.add_clip(large=bool(large[k]), small=bool(small[k]))
             else:
                 unit.add_kink(0.0 if name == "relu" else LEAKY_SLOPE, large=bool(large[k]), small=bool(small[k]))
         form, const = net.weights[i + 1].T @ after, after_const @ net.weights[i + 1] + net.biases[i + 1]
-    return form, const
+    return form, const, phases
 
 
 @dataclass(frozen=True)
 class _Unit:
     """Rows between the activation of a unit, ``scale * v[a]``, and its pre-activation, ``form @ v + const``."""
 
-    writer: _Writer
+    writer: ProgramBuilder
+    phases: list[tuple[Any, ...]]
     place: tuple[int, int]
     a: int
     scale: float
@@ -165,10 +161,10 @@ class _Unit:
 
     def phase(self, kink: float, sign: float) -> int:
         """A binary that says on which side of a kink the unit is."""
-        column, value = self.writer.binary(), np.zeros(self.writer.total)
+        column, value = self.writer.binary(), np.zeros(len(self.form))
         value[self.a] = self.scale
         width = self.high - self.low
-        self.writer.phases.append((column, *self.place, value, self.form, self.const, width, kink, sign, self.weight))
+        self.phases.append((column, *self.place, value, self.form, self.const, width, kink, sign, self.weight))
         return column
 
     def at_most(self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0) -> None:
@@ -204,14 +200,12 @@ class _Unit:
 
 def _straight_line(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Slope and height of an activation that is a straight line on a range; slope NaN where it is not."""
-    nothing = np.zeros_like(low)
-    if name == "identity":
-        return nothing + 1.0, nothing
-    if name == "hard_tanh":
-        flat = (low >= 1) | (high <= -1)
-        slope = np.where(flat, 0.0, np.where((low >= -1) & (high <= 1), 1.0, np.nan))
-        return slope, np.where(flat, np.where(low >= 1, 1.0, -1.0), 0.0)
-    return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
+    kinks = {"identity": (), "hard_tanh": (-1.0, 1.0)}.get(name, (0.0,))
+    bent, middle = np.zeros(len(low), dtype=bool), 0.5 * (low + high)
+    for kink in kinks:
+        bent |= (low < kink) & (kink < high)
+    slope = derivative(name, middle)
+    return np.where(bent, np.nan, slope), np.where(bent, 0.0, activate(name, middle.copy()) - slope * middle)
 
 
 TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
@@ -294,10 +288,10 @@ def change_program(
     """
     widest, changes = margin is None, budget.changes
     ranges = unit_ranges(net, budget, scores=widest) if ranges is None else ranges
-    needs, largest = gainful_sides(net, goal), budget.distance == "linf" and not widest
-    writer = _Writer(len(changes) + (largest or widest) + count_columns(net, ranges, needs))
+    largest = budget.distance == "linf" and not widest
+    writer, total = ProgramBuilder(), len(changes) + (largest or widest) + count_columns(net, ranges, goal)
     writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
-    cost = np.zeros(writer.total)
+    cost = np.zeros(total)
     if margin is None:
         low, high = ranges[-1]
         up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
@@ -310,21 +304,22 @@ def change_program(
         cost[t] = 1.0
         for columns in _by_feature(budget):
             writer.sparse({t: -1.0, **dict(zip(columns, changes.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
-    form, const = write_units(writer, net, changes, ranges, needs, goal)
+    form, const, phases = write_units(writer, total, net, changes, ranges, goal)
     for signs, offset in zip(goal.signs.T, goal.const, strict=True):
         values = signs @ form + (cost if widest else 0.0)
         writer.row(None, values, (margin or 0.0) - float(signs @ const + offset), np.inf)
     _write_changes(writer, budget, avoid)
     if not largest and not widest and np.isfinite(budget.cost):
         writer.row(None, cost.copy(), -np.inf, budget.cost)
-    return writer.finish_changes(cost, net.activations)
+    binaries = PhaseBinaries(phases, net.activations) if phases else None
+    return ChangeProgram(**vars(writer.finish(cost).scaled_rows()), phases=binaries)
 
 
 def _by_feature(budget: ChangeBudget) -> list[list[int]]:
     return [list(range(a, b)) for a, b in itertools.pairwise([*budget.changes.starts.tolist(), len(budget.changes)])]
 
 
-def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:
+def _write_changes(writer: ProgramBuilder, budget: ChangeBudget, avoid: _Sets) -> None:
     """Of the ways to change a feature at most one; no child without its parent; and what must not change together."""
     changes, top = budget.changes, budget.top
     if (changes.integer & (changes.parent < 0)).any():
