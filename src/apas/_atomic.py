@@ -3,8 +3,20 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from apas.errors import InputError
+
+
+@contextmanager
+def refusing(before: str, after: str = ".") -> Iterator[None]:
+    """Say in one sentence, around its reason, what the system does not do with a file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{before}: {error.strerror or error}{after}") from None
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

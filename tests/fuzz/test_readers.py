@@ -35,7 +35,7 @@ from apas.contracts.certificate_file import read_stored
 from apas.models.digest import model_digest
 from apas.paper.store import Store
 from apas.report.subject import read_later, read_subject
-from apas.theory.formula import read_dimacs
+from apas.theory import read_dimacs
 
 if not sys.platform.startswith("linux"):
     pytest.skip("memory is limited and measured as Linux does it", allow_module_level=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from apas.certification.region import Region
 from apas.certification.region_claims import asked_regions, certify_sizes, check_regions
 from apas.certification.results import Certificates
 from apas.errors import InputError
-from apas.models.base import Named, offers
+from apas.models.base import Capability, Named, offers
 from apas.shifts.base import ShiftSet
 
 
@@ -115,8 +115,7 @@ def certify(
     return Certificates(items, **question.context, inputs=inputs, feature_names=names, model=net)
 
 
-@runtime_checkable
-class FromInputs(Protocol):
+class FromInputs(Capability, Protocol):
     """Rows that were made from others in a space, as `generate` returns them."""
 
     points: Any

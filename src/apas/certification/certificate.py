@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.certification.region import RowRegion
 from apas.display.numbers import exactly, plain
 from apas.errors import InputError
-from apas.models.base import Dense, as_model, encoded_rows, offers
+from apas.models.base import Capability, Dense, as_model, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
 from apas.shifts.base import MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.box_rounding import inside_box
@@ -273,16 +273,14 @@ class Evidence(Protocol):
         """The evidence as JSON values."""
 
 
-@runtime_checkable
-class Drawn(Protocol):
+class Drawn(Capability, Protocol):
     """Evidence from draws of a random stream, which it names."""
 
     entropy: int
     purpose: str
 
 
-@runtime_checkable
-class Rechecked(Protocol):
+class Rechecked(Capability, Protocol):
     """Evidence, or a claim, that says what checks it again; `verify` knows how to check that of the package."""
 
     def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:

@@ -23,7 +23,7 @@ from apas.certification.claims import Claim, Most, Verdict
 from apas.certification.results import AnswerColumn
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
-from apas.models.base import ROUNDING, Model, Parameters, as_model, class_indices, encoded_rows, offers
+from apas.models.base import ROUNDING, Capability, Model, Parameters, as_model, class_indices, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
@@ -471,8 +471,7 @@ class Method(Protocol):
         """One certificate per row; all rows are valid on the model itself."""
 
 
-@runtime_checkable
-class Draws(Protocol):
+class Draws(Capability, Protocol):
     """A method that decides a claim about most shifts on a number of draws that it plans ahead.
 
     Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone.
@@ -489,15 +488,13 @@ class Draws(Protocol):
         """How many draws, how many failures certify at most, how many refute at least."""
 
 
-@runtime_checkable
-class LeastDraws(Protocol):
+class LeastDraws(Capability, Protocol):
     """A method that draws and knows with how few draws it could certify a claim; else a fixed number is assumed."""
 
     def least_draws(self, claim: Most) -> int:
         """The least number of draws with which the claim can be certified."""
 
 
-@runtime_checkable
 class NamesTest(Draws, Protocol):
     """A method that says before it draws which test it will make, as derived seeds ask; it knows `Question.bits`."""
 
@@ -505,47 +502,41 @@ class NamesTest(Draws, Protocol):
         """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
 
 
-@runtime_checkable
-class FindsLargestShift(Protocol):
+class FindsLargestShift(Capability, Protocol):
     """A method that can say how far the model may shift: what `max_shift` asks for."""
 
     def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: str | None) -> list[MaxShift]:
         """One answer per row with no delta above `limit`, of a question at 1; `search` is how to look, by draws."""
 
 
-@runtime_checkable
-class BoundsShare(Protocol):
+class BoundsShare(Capability, Protocol):
     """A method that can bound the share of shifts that keep the class: what `robust_fraction` asks for."""
 
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """One curve over the deltas per row, valid on the model itself or not; the question has the largest delta."""
 
 
-@runtime_checkable
-class EnclosesOutput(Protocol):
+class EnclosesOutput(Capability, Protocol):
     """A method that can say between which margins shifted models put a row: what `output_range` asks for."""
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """One range per row, valid on the model itself or not."""
 
 
-@runtime_checkable
-class SpeaksOfRefits(Protocol):
+class SpeaksOfRefits(Capability, Protocol):
     """A method that knows what is fitted again, and on which tables: sets that offer `Refitted` need one."""
 
     speaks_of_refits: bool
 
 
-@runtime_checkable
-class Cuts(Protocol):
+class Cuts(Capability, Protocol):
     """A method whose bound is concave in what enters the last layer of a model: `CuttingPlanes` asks for it."""
 
     def cut(self, question: Question) -> Floats:
         """Of the one row of a question, weights and intercept of a linear score that is nowhere below the bound."""
 
 
-@runtime_checkable
-class OnlyRefutes(Protocol):
+class OnlyRefutes(Capability, Protocol):
     """A method that never certifies: not to find a failing shift proves nothing."""
 
     only_refutes: bool

@@ -31,41 +31,31 @@ SamplingTest = StrEnum("SamplingTest", "anytime fixed")
 def certify_command(
     model: options.ModelFile,
     rows: Annotated[Path | None, options.ROWS] = None,
-    target: Annotated[str | None, optional('Class the rows must keep, or "predicted".', "needed")] = None,
+    target: str | None = optional('Class the rows must keep, or "predicted".', "needed"),
     delta: options.Delta = None,
     *,
-    method: Annotated[
-        CertifyMethod,
-        Option(help="sampling asks about most shifts, enumeration about most or every, the others about every."),
-    ] = CertifyMethod.sampling,
-    coverage: Annotated[
-        float | None,
-        optional("Share of the shifts that must keep the class (sampling, enumeration).", "0.995; 1 with enumeration"),
-    ] = None,
+    method: CertifyMethod = Option(
+        CertifyMethod.sampling,
+        help="sampling asks about most shifts, enumeration about most or every, the others about every.",
+    ),
+    coverage: float | None = optional(
+        "Share of the shifts that must keep the class (sampling, enumeration).", "0.995; 1 with enumeration"
+    ),
     confidence: options.Confidence = None,
     samples: options.Samples = None,
-    test: Annotated[
-        SamplingTest | None, optional("May it go on, or is the number fixed (sampling)?", "fixed with --samples")
-    ] = None,
-    further: Annotated[
-        Path | None, Option("--continue", help="Draw on for open rows of this certificate file, instead of ROWS.")
-    ] = None,
-    time_limit: Annotated[
-        float | None, optional("Seconds per row (exact, cascade, enumeration).", "60; none with enumeration")
-    ] = None,
-    region: Annotated[
-        list[str] | None,
-        optional(
-            'Certify all values of a feature: FEATURE="at least" or "at most", FEATURE=LOW..HIGH, FEATURE=NUMBER (so '
-            "far to either side), FEATURE=LEVEL,LEVEL; several times.",
-            "the rows alone",
-        ),
-    ] = None,
-    beyond: Annotated[
-        Path | None, optional("Changed numbers may go further: CSV file with the rows that ROWS were made from.")
-    ] = None,
-    sizes: Annotated[int, Option(help="The largest of so many nested regions that passes (--region, --beyond).")] = 1,
-    space: Annotated[Path | None, optional("TOML file with ranges of features (--region, --beyond).")] = None,
+    test: SamplingTest | None = optional("May it go on, or is the number fixed (sampling)?", "fixed with --samples"),
+    further: Path | None = Option(
+        None, "--continue", help="Draw on for open rows of this certificate file, instead of ROWS."
+    ),
+    time_limit: float | None = optional("Seconds per row (exact, cascade, enumeration).", "60; none with enumeration"),
+    region: list[str] | None = optional(
+        'Certify all values of a feature: FEATURE="at least" or "at most", FEATURE=LOW..HIGH, FEATURE=NUMBER (so '
+        "far to either side), FEATURE=LEVEL,LEVEL; several times.",
+        "the rows alone",
+    ),
+    beyond: Path | None = optional("Changed numbers may go further: CSV file with the rows that ROWS were made from."),
+    sizes: int = Option(1, help="The largest of so many nested regions that passes (--region, --beyond)."),
+    space: Path | None = optional("TOML file with ranges of features (--region, --beyond)."),
     seeds: options.SeedOptions,
     common: options.QuestionOptions,
 ) -> None:
@@ -186,20 +176,16 @@ def max_shift_command(
     rows: options.RowsFile,
     target: options.Target,
     *,
-    method: Annotated[
-        options.MethodName, Option(help="sampling asks about most shifts, the others about every shift.")
-    ] = options.MethodName.sampling,
-    search: Annotated[
-        SearchName | None, optional("How to search (sampling).", "rays; confirm above 100,000 parameters")
-    ] = None,
+    method: options.MethodName = Option(
+        options.MethodName.sampling, help="sampling asks about most shifts, the others about every shift."
+    ),
+    search: SearchName | None = optional("How to search (sampling).", "rays; confirm above 100,000 parameters"),
     coverage: options.Coverage = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
-    time_limit: Annotated[float | None, optional("Seconds per row (exact, cascade).", "60")] = None,
+    samples: int | None = Option(None, help="How many directions to draw (sampling)."),
+    time_limit: float | None = optional("Seconds per row (exact, cascade).", "60"),
     seeds: options.SeedOptions,
-    limit: Annotated[
-        float | None, optional("Where to stop looking.", "10 times the largest parameter; 10 if relative")
-    ] = None,
+    limit: float | None = optional("Where to stop looking.", "10 times the largest parameter; 10 if relative"),
     common: options.QuestionOptions,
 ) -> None:
     """Find the largest shift of the model at which each explanation is certified to keep its class.
@@ -237,14 +223,14 @@ def calibrate_command(
     rows: options.RowsFile,
     target: options.Target,
     *,
-    updates: Annotated[Path, Option(help="Folder with updates of the model (apas retrain).")],
-    coverage: Annotated[float, Option(help="Share of updates that are to keep all rows together.")] = 0.9,
-    confidence: Annotated[float, Option(help="How surely that share is reached.")] = 0.95,
-    marginal: Annotated[bool, Option("--marginal", help="Claim a probability on average over calibrations.")] = False,
-    others: Annotated[Path | None, optional("Folder with other refits: score margins by their spread.")] = None,
-    grid: Annotated[str | None, optional("Deltas such as 0.02,0.05: calibrate offers for the rows instead.")] = None,
-    background: Annotated[Path | None, optional("CSV file with known rows, for offers.")] = None,
-    space: Annotated[Path | None, optional("TOML file: what the features may be, for offers.")] = None,
+    updates: Path = Option(help="Folder with updates of the model (apas retrain)."),
+    coverage: float = Option(0.9, help="Share of updates that are to keep all rows together."),
+    confidence: float = Option(0.95, help="How surely that share is reached."),
+    marginal: bool = Option(False, "--marginal", help="Claim a probability on average over calibrations."),
+    others: Path | None = optional("Folder with other refits: score margins by their spread."),
+    grid: str | None = optional("Deltas such as 0.02,0.05: calibrate offers for the rows instead."),
+    background: Path | None = optional("CSV file with known rows, for offers."),
+    space: Path | None = optional("TOML file: what the features may be, for offers."),
     seed: options.Seed = None,
     layers: options.LayerOptions,
     save: options.Save = None,

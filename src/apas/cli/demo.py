@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Option
@@ -34,8 +34,8 @@ _WHY = {
 
 
 def demo_command(
-    seed: Annotated[int, Option(min=0, max=2**64, help="Seed of the data, the training and the draws.")] = 0,
-    output: Annotated[Path, Option("--output", "-o", help="Folder for the report, certificates and CSVs.")] = FOLDER,
+    seed: int = Option(0, min=0, max=2**64, help="Seed of the data, the training and the draws."),
+    output: Path = Option(FOLDER, "--output", "-o", help="Folder for the report, certificates and CSVs."),
     as_json: options.Json = False,
 ) -> None:
     """Train a loan model, certify explanations of its rejections, retrain it, and see which ones hold.

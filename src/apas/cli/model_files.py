@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @group_options
 def shift_command(
-    old: Annotated[Path, Argument(help="Model file of the base model.")],
-    new: Annotated[Path, Argument(help="Model file of the changed model, with parameters of the same shapes.")],
+    old: Path = Argument(help="Model file of the base model."),
+    new: Path = Argument(help="Model file of the changed model, with parameters of the same shapes."),
     *,
-    p: Annotated[
-        float, Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
-    ] = math.inf,
+    p: float = Option(
+        math.inf, help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf."
+    ),
     layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
@@ -59,17 +59,13 @@ def print_report(report: ShiftReport) -> None:
 
 @group_options
 def convert_command(
-    source: Annotated[Path, Argument(help="Model file to read, of any format that apas reads.")],
-    target: Annotated[
-        Path, Argument(help="Model file to write: .json, .safetensors, .onnx, .apas, .skops, .ubj, .txt or .cbm.")
-    ],
+    source: Path = Argument(help="Model file to read, of any format that apas reads."),
+    target: Path = Argument(help="Model file to write: .json, .safetensors, .onnx, .apas, .skops, .ubj, .txt or .cbm."),
     *,
     layers: options.LayerOptions,
-    threshold: Annotated[float | None, optional("From where on a binary model says class 1.", "as in the file")] = None,
-    classes: Annotated[str | None, optional("Class labels, with commas between them.", "as in the file")] = None,
-    feature_names: Annotated[
-        str | None, optional("Names of the inputs, with commas between them.", "as in the file")
-    ] = None,
+    threshold: float | None = optional("From where on a binary model says class 1.", "as in the file"),
+    classes: str | None = optional("Class labels, with commas between them.", "as in the file"),
+    feature_names: str | None = optional("Names of the inputs, with commas between them.", "as in the file"),
     as_json: options.Json = False,
 ) -> None:
     """Read a model file of one format and write it in another, with every number as it was.
@@ -111,18 +107,18 @@ Kept = StrEnum("Kept", "preprocessing")
 
 
 def retrain_command(
-    model: Annotated[Path, Argument(help="Model file that holds a classifier and its settings (.apas or .skops).")],
-    data: Annotated[Path, Argument(help="CSV file with a header line and a row per training example.")],
+    model: Path = Argument(help="Model file that holds a classifier and its settings (.apas or .skops)."),
+    data: Path = Argument(help="CSV file with a header line and a row per training example."),
     *,
-    target: Annotated[str, Option(metavar="COLUMN", help="Column with the classes.")],
-    folder: Annotated[Path, Option(help="Folder for the refits; those that are there are not trained again.")],
-    models: Annotated[int, Option(help="How many refits to make.")] = 59,
-    fraction: Annotated[float, Option(help="Share of the rows that each refit sees.")] = 1.0,
-    bootstrap: Annotated[bool, Option(help="Draw the rows of each refit with replacement.")] = True,
-    when: Annotated[str | None, optional("Column with the period of each row; goes with --window.")] = None,
-    window: Annotated[int | None, optional("Periods in a row that each refit sees, from a random one on.")] = None,
-    keep: Annotated[Kept | None, optional("Keep the preprocessing as it is fitted.")] = None,
-    seed: Annotated[int | None, optional("Seed of rows and refits.", "that of the folder, or a new one")] = None,
+    target: str = Option(metavar="COLUMN", help="Column with the classes."),
+    folder: Path = Option(help="Folder for the refits; those that are there are not trained again."),
+    models: int = Option(59, help="How many refits to make."),
+    fraction: float = Option(1.0, help="Share of the rows that each refit sees."),
+    bootstrap: bool = Option(True, help="Draw the rows of each refit with replacement."),
+    when: str | None = optional("Column with the period of each row; goes with --window."),
+    window: int | None = optional("Periods in a row that each refit sees, from a random one on."),
+    keep: Kept | None = optional("Keep the preprocessing as it is fitted."),
+    seed: int | None = optional("Seed of rows and refits.", "that of the folder, or a new one"),
     jobs: options.Jobs = None,
     as_json: options.Json = False,
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
+from apas._atomic import refusing, write_text
 from apas.cli import options
 from apas.cli.options import OfferOptions, group_options, optional, parse_pairs, pick_method, split_words
-from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_json, print_line, print_table, write_out
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_json, print_line, print_table
 from apas.cli.promises import ReferenceColumn, References, read_references
 from apas.errors import InputError
 
@@ -27,27 +28,22 @@ SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roa
 @group_options
 def generate_command(
     model: options.ModelFile,
-    rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],
+    rows: Path = Argument(help="CSV file with a header line and a row per input to explain."),
     delta: options.Delta = None,
     *,
     offers: OfferOptions,
-    source: Annotated[SourceName, Option(help="Where candidates come from.")] = SourceName.robust,
-    method: Annotated[
-        options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
-    ] = options.MethodName.sampling,
+    source: SourceName = Option(SourceName.robust, help="Where candidates come from."),
+    method: options.MethodName = Option(
+        options.MethodName.sampling, help="sampling certifies most shifts, the others every shift."
+    ),
     coverage: options.Coverage = None,
     confidence: options.Confidence = None,
     samples: options.Samples = None,
-    k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
-    max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
-    time_limit: Annotated[float | None, Option(help="Seconds for the searches of all rows.")] = None,
-    simultaneous: options.Simultaneous = False,
+    k: int = Option(1, "--k", help="Counterfactuals per row."),
+    max_candidates: int = Option(200, help="Candidates to look at for each of them."),
+    time_limit: float | None = Option(None, help="Seconds for the searches of all rows."),
     seeds: options.SeedOptions,
-    movement: options.ShiftOptions,
-    layers: options.LayerOptions,
-    where: options.BlockOptions,
-    save: options.Save = None,
-    as_json: options.Json = False,
+    common: options.QuestionOptions,
 ) -> None:
     """Find counterfactuals that are certified to keep their class while the model shifts.
 
@@ -64,17 +60,15 @@ def generate_command(
     from apas import generate
     from apas.cli.workers import workers
 
-    out = where.out
-    check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
-    movement.check_delta(delta)
+    check_outputs({"--out": common.out, "--save": common.save}, model, rows, *offers.files)
+    common.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
-    if delta == 0 and save is not None:
+    if delta == 0 and common.save is not None:
         raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
-    without = {"simultaneous": simultaneous, "derived": seeds.derived, "save": save, "json": as_json}
-    in_blocks = where.streams(**without, time_limit=time_limit)
+    in_blocks = common.streams(**common.whole(), derived=seeds.derived, time_limit=time_limit)
     if in_blocks and offers.target is None:
         raise InputError("Missing option '--target': in blocks nobody sees which class all rows have.")
-    shifts, net = movement.pick(), layers.read(model)
+    shifts, net = common.pick(), common.read(model)
     table, about = offers.open(net, rows)
     asked: dict[str, Any] = {**about, "delta": delta, "source": source.value, "shifts": shifts, "method": how, "k": k}
     asked |= {"max_candidates": max_candidates, "rng": seeds.pick(confidence)}
@@ -83,13 +77,14 @@ def generate_command(
 
         files = {"MODEL": model, "ROWS": rows, "--background": offers.background}
         ask = partial(generate, net, background=asked.pop("background"))
-        where.stream(ask, table, files, asked, counts="status", lines=k, size=8, write=write_rows)
+        common.stream(ask, table, files, asked, counts="status", lines=k, size=8, write=write_rows)
         return
-    with workers(where.jobs, where.dask) as n_jobs:
-        found = generate(net, table.read(), time_limit=time_limit, simultaneous=simultaneous, n_jobs=n_jobs, **asked)
-    if out is not None:
-        _write_table(found, out)
-    give(found, print_counterfactuals, as_json=as_json, save=save)
+    asked |= {"time_limit": time_limit, "simultaneous": common.simultaneous}
+    with workers(common.jobs, common.dask) as n_jobs:
+        found = generate(net, table.read(), n_jobs=n_jobs, **asked)
+    if common.out is not None:
+        _write_table(found, common.out)
+    give(found, print_counterfactuals, as_json=common.as_json, save=common.save)
 
 
 def _write_table(found: Counterfactuals, path: Path) -> None:
@@ -99,7 +94,8 @@ def _write_table(found: Counterfactuals, path: Path) -> None:
     frame = found.points.copy()
     name = "status" if "status" not in frame else "search_status"  # a feature may be called so
     frame.insert(0, name, [status.name for status in found.status], allow_duplicates=True)
-    write_out(path, csv_text(frame))
+    with refusing("`--out` cannot be written"):
+        write_text(path, csv_text(frame))
 
 
 def print_counterfactuals(found: Counterfactuals) -> None:
@@ -117,22 +113,22 @@ def print_counterfactuals(found: Counterfactuals) -> None:
 @group_options
 def menu_command(
     model: options.ModelFile,
-    rows: Annotated[Path, Argument(help="CSV file with a header line and a row per applicant.")],
+    rows: Path = Argument(help="CSV file with a header line and a row per applicant."),
     delta: options.Delta = None,
     *,
     offers: OfferOptions,
-    features: Annotated[str | None, optional("Features to choose from, with commas.", "all that may change")] = None,
-    size: Annotated[int, Option(help="How many features a set has at most.")] = 2,
+    features: str | None = optional("Features to choose from, with commas.", "all that may change"),
+    size: int = Option(2, help="How many features a set has at most."),
     coverage: options.Coverage = None,
     confidence: options.Confidence = None,
     samples: options.Samples = None,
-    time_limit: Annotated[float | None, Option(help="Seconds for all searches.")] = None,
+    time_limit: float | None = Option(None, help="Seconds for all searches."),
     seed: options.Seed = None,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
-    out: Annotated[Path | None, Option(help="Write the menu to this page (.html).")] = None,
+    out: Path | None = Option(None, help="Write the menu to this page (.html)."),
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -157,7 +153,8 @@ def menu_command(
         claimed: dict[str, Any] = {"shifts": movement.pick(), "method": how, "n_jobs": n_jobs, "rng": seed}
         found = menu(net, table.read(), delta, **about, **chosen, **claimed, time_limit=time_limit)
     if out is not None:
-        write_out(out, found.to_html())
+        with refusing("`--out` cannot be written"):
+            write_text(out, found.to_html())
     if save is not None:
         save_certificates(found.offers, save)
     give(found, print_menu, as_json=as_json)
@@ -178,14 +175,14 @@ def print_menu(found: Menu) -> None:
 def letter_command(
     certificates: options.CertificatesFile,
     *,
-    folder: Annotated[Path, Option("--folder", "-o", help="Where to write the pages.")] = Path("letters"),
+    folder: Path = Option(Path("letters"), "--folder", "-o", help="Where to write the pages."),
     references: References = None,
     reference_column: ReferenceColumn = None,
-    expires: Annotated[str | None, optional("Last day of the promises (UTC), such as 2027-06-30.")] = None,
-    answer: Annotated[str | None, optional("What the class means to people.", "its name")] = None,
-    name: Annotated[list[str] | None, optional("What people call a feature: FEATURE=WORDS; several times.")] = None,
-    sender: Annotated[str, optional("Who writes.")] = "",
-    template: Annotated[Path | None, optional("A page of your own (Jinja).", "the one of apas")] = None,
+    expires: str | None = optional("Last day of the promises (UTC), such as 2027-06-30."),
+    answer: str | None = optional("What the class means to people.", "its name"),
+    name: list[str] | None = optional("What people call a feature: FEATURE=WORDS; several times."),
+    sender: str = optional("Who writes.", default=""),
+    template: Path | None = optional("A page of your own (Jinja).", "the one of apas"),
     as_json: options.Json = False,
 ) -> None:
     """Write a page for each applicant: what to change, what is promised, until when, and what is not.

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import partial
@@ -125,9 +124,9 @@ def pick_method(name: StrEnum, **options: float | str | None) -> Method | str:
     return Cascade(*(exact if getattr(m, "name", "") == exact.name else m for m in Cascade().methods))
 
 
-def optional(help: str, otherwise: str = "none") -> Any:
+def optional(help: str, otherwise: str = "none", default: Any = None) -> Any:
     """An option that may be left out; its help says what is taken otherwise."""
-    return Option(help=help, show_default=otherwise)
+    return Option(default, help=help, show_default=otherwise)
 
 
 # What is asked about.
@@ -137,21 +136,23 @@ ModelFile = Annotated[
 ROWS = Argument(help="CSV file with a header line and a row per explanation, or a Parquet file.")
 RowsFile = Annotated[Path, ROWS]
 Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
-Delta = Annotated[float | None, optional("How far the parameters may move.", "needed; 1 with --refits")]
+Delta = Annotated[float | None, Option(help="How far the parameters may move.", show_default="needed; 1 with --refits")]
 
 CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, .jsonl or .parquet).")]
 
 # By what evidence.
-Coverage = Annotated[float | None, optional("Share of the shifts that must keep the class (sampling).", "0.995")]
+Coverage = Annotated[
+    float | None, Option(help="Share of the shifts that must keep the class (sampling).", show_default="0.995")
+]
 Samples = Annotated[int | None, Option(help="How many shifted models to draw (sampling).")]
-Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
+Confidence = Annotated[float | None, Option(help="Confidence of the statement (sampling).", show_default="0.999")]
 Seed = Annotated[int | None, Option(min=0, help="Seed of the draws, to repeat a run.")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 _BOUNDED = "Delta bounds each change (linf), their sum (l1), length (l2) or L_P norm (lp:P), or each of N (sparse:N)."
 
 # How it runs, and what is printed.
-Jobs = Annotated[int | None, optional("Number of processes, -1 for all cores.", "1")]
+Jobs = Annotated[int | None, Option(help="Number of processes, -1 for all cores.", show_default="1")]
 Dask = Annotated[
     str | None,
     Option(metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://scheduler:8786.", show_default="none"),
@@ -167,15 +168,14 @@ Distance = StrEnum("Distance", "l1 linf")
 class OfferOptions:
     """What offers may be, and what they have to bear."""
 
-    background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None
-    space: Annotated[Path | None, optional("TOML file: what the features may be.", "from --background")] = None
-    target: Annotated[str | None, optional("The wanted class.", "the other one of two, if no row has it")] = None
-    distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1
-    tolerance: Annotated[
-        list[str] | None,
-        optional("By how much numbers may be off: a share of ranges, or FEATURE=NUMBER, several times."),
-    ] = None
-    beyond: Annotated[bool, Option("--beyond", help="Going further than told must be fine as well.")] = False
+    background: Path | None = Option(None, help="CSV file with known rows, such as the training table.")
+    space: Path | None = optional("TOML file: what the features may be.", "from --background")
+    target: str | None = optional("The wanted class.", "the other one of two, if no row has it")
+    distance: Distance = Option(Distance.l1, help="Mean (l1) or largest (linf) change.")
+    tolerance: list[str] | None = optional(
+        "By how much numbers may be off: a share of ranges, or FEATURE=NUMBER, several times."
+    )
+    beyond: bool = Option(False, "--beyond", help="Going further than told must be fine as well.")
 
     @property
     def files(self) -> tuple[Path | None, ...]:
@@ -199,12 +199,8 @@ class OfferOptions:
 class LayerOptions:
     """What a model file does not tell about its layers."""
 
-    activation: Annotated[
-        str | None, optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")
-    ] = None
-    output: Annotated[str | None, optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")] = (
-        None
-    )
+    activation: str | None = optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")
+    output: str | None = optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")
 
     def read(self, path: Path, **said: Any) -> Model:
         """Read a model file."""
@@ -220,10 +216,8 @@ class SeedOptions:
     """Where the draws come from."""
 
     seed: Seed = None
-    derived: Annotated[
-        bool, Option("--derived", help="Let model, rows and claim decide the seed; the risk is 2^-64.")
-    ] = False
-    bits: Annotated[int | None, optional("The risk of --derived is 2^-BITS.", "64")] = None
+    derived: bool = Option(False, "--derived", help="Let model, rows and claim decide the seed; the risk is 2^-64.")
+    bits: int | None = optional("The risk of --derived is 2^-BITS.", "64")
 
     def pick(self, confidence: float | None) -> Any:
         """What the library takes as its `rng`, beside this confidence."""
@@ -242,10 +236,10 @@ class SeedOptions:
 class ShiftOptions:
     """What may move, and how."""
 
-    shifts: Annotated[str, Option(metavar="SET", help=_BOUNDED)] = "linf"
-    relative: Annotated[bool, Option("--relative", help="Delta is a share of each size (linf, sparse).")] = False
-    only: Annotated[Kind | None, Option(help="Move only weights or only biases.")] = None
-    refits: Annotated[Path | None, Option(help="Ask the refits in this folder instead of shifts.")] = None
+    shifts: str = Option("linf", metavar="SET", help=_BOUNDED)
+    relative: bool = Option(False, "--relative", help="Delta is a share of each size (linf, sparse).")
+    only: Kind | None = Option(None, help="Move only weights or only biases.")
+    refits: Path | None = Option(None, help="Ask the refits in this folder instead of shifts.")
 
     def check_delta(self, delta: float | None) -> None:
         """Refuse that no delta is given, unless there are refits, which are what they are."""
@@ -280,8 +274,8 @@ class BlockOptions:
 
     jobs: Jobs = None
     dask: Dask = None
-    out: Annotated[Path | None, Option(help="Work block by block into this file (.jsonl, .parquet).")] = None
-    resume: Annotated[bool, Option("--resume", help="Go on with the run into --out that was stopped.")] = False
+    out: Path | None = Option(None, help="Work block by block into this file (.jsonl, .parquet).")
+    resume: bool = Option(False, "--resume", help="Go on with the run into --out that was stopped.")
 
     def streams(self, **without: Any) -> bool:
         """Whether the run goes block by block; `without` are the options that then cannot be."""
@@ -294,24 +288,11 @@ class BlockOptions:
                 raise InputError(f"{flag} goes without `--out {self.out}`, whose rows are asked about in blocks.")
         return block_by_block
 
-    def stream(self, ask: Any, source: Any, files: Mapping[str, Path | None], asked: dict[str, Any], **how: Any) -> Any:
-        """Ask about the rows of a source block by block; `files` and what is `asked` must be the same on `--resume`."""
-        from apas import __version__
-        from apas._random import entropy_of
-        from apas.cli.stream import BlockJob, digest_of, stream, write_certificates
+    def stream(self, *asked: Any, **how: Any) -> Any:
+        """Ask block by block, as `apas.cli.stream.stream` has it."""
+        from apas.cli.stream import stream
 
-        told = {key: value.to_dict() if hasattr(value, "to_dict") else repr(value) for key, value in asked.items()}
-        question = {"counts": how.pop("counts"), "lines": how.pop("lines", 1), "seed": entropy_of(asked.get("rng"))}
-        question |= {"version of apas": __version__, **{name: digest_of(path) for name, path in files.items()}}
-        question |= {f"`{key}`": json.dumps(value, default=repr) for key, value in told.items() if key != "rng"}
-        question |= {"`rng`": repr(asked.get("rng"))}
-        write, size = how.pop("write", write_certificates), how.pop("size")
-
-        def job(seed: int) -> BlockJob:
-            return BlockJob(ask, write, {**asked, "rng": seed} if "rng" in asked else asked)
-
-        where: dict[str, Any] = {"resume": self.resume, "jobs": self.jobs, "dask": self.dask}
-        return stream(job, source, size, self.out, question, **where)  # type: ignore[arg-type]
+        return stream(self, *asked, **how)
 
 
 @dataclass(eq=False, repr=False)
@@ -321,6 +302,10 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
     simultaneous: Simultaneous = False
     save: Save = None
     as_json: Json = False
+
+    def whole(self) -> dict[str, Any]:
+        """What is about all rows together, and so does not go with blocks."""
+        return {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
 
     def changed(self) -> dict[str, bool]:
         """Which of the options that say what is asked were given."""
@@ -335,20 +320,12 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
         check_outputs({"--save": self.save, "--out": self.out}, *inputs)
 
     def answer(
-        self,
-        ask: Callable[..., Any],
-        show: Callable[[Any], None],
-        model: Path,
-        rows: Path,
-        target: str,
-        without: dict[str, Any],
-        **more: Any,
+        self, ask: Any, show: Any, model: Path, rows: Path, target: str, without: dict[str, Any], **more: Any
     ) -> None:
         """Ask about the rows of a file, save what was found, and print it; `without` does not go with blocks."""
         from apas.cli.workers import workers
 
-        without |= {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
-        in_blocks, shifts, net = self.streams(**without), self.pick(), self.read(model)
+        in_blocks, shifts, net = self.streams(**without, **self.whole()), self.pick(), self.read(model)
         asked = {"target": parse_target(target, net), "shifts": shifts, **more}
         if in_blocks:
             # of proofs, which may take a minute per row, few at a time: what is not in the file yet can be lost

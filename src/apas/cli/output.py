@@ -116,16 +116,6 @@ def give(found: Any, show: Callable[[Any], None], *, as_json: bool, save: Path |
         show(found)
 
 
-def write_out(path: Path, text: str) -> None:
-    """Write what `--out` asks for."""
-    from apas._atomic import write_text
-
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise InputError(f"`--out` cannot be written: {error.strerror or error}.") from None
-
-
 def json_rows(frame: DataFrame) -> list[dict[str, Any]]:
     """The lines of a table as JSON values; what is missing, infinite or no number is null."""
     columns = [str(name) for name in frame.columns]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer import Argument, Option
 
+from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.options import group_options, optional
@@ -40,36 +41,34 @@ if TYPE_CHECKING:
 CHECK_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
 
+@dataclass(eq=False, repr=False)
+class CheckOptions:
+    """What certificates must claim at least, and whether their claims are tested on new draws."""
+
+    require_coverage: float | None = Option(None, help="Fail rows that certify less than this share of the shifts.")
+    require_confidence: float | None = Option(None, help="Fail rows that claim less than this confidence.")
+    require_delta: float | None = Option(
+        None, help="Fail rows that certify a smaller delta than this, in their own set."
+    )
+    require_target: str | None = Option(None, help="Fail rows that are about another class than this, as printed.")
+    require_derived: bool = Option(
+        False, "--require-derived", help="Fail rows whose draws come from a seed that somebody could choose."
+    )
+    fresh: bool = Option(False, "--fresh", help="Test claims by sampling on models that are drawn now, too.")
+    samples: int | None = optional("Models drawn afresh for each row.", "as many as it takes")
+
+
 @group_options
 def verify_command(
     certificates: options.CertificatesFile,
     model: options.ModelFile,
     *,
-    require_coverage: Annotated[
-        float | None, Option(help="Fail rows that certify less than this share of the shifts.")
-    ] = None,
-    require_confidence: Annotated[float | None, Option(help="Fail rows that claim less than this confidence.")] = None,
-    require_delta: Annotated[
-        float | None, Option(help="Fail rows that certify a smaller delta than this, in their own set.")
-    ] = None,
-    require_target: Annotated[
-        str | None, Option(help="Fail rows that are about another class than this, as printed.")
-    ] = None,
-    require_derived: Annotated[
-        bool, Option("--require-derived", help="Fail rows whose draws come from a seed that somebody could choose.")
-    ] = False,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
-    ] = False,
-    samples: Annotated[int | None, optional("Models drawn afresh for each row.", "as many as it takes")] = None,
-    seed: Annotated[int | None, Option(min=0, help="Seed of the new draws, to repeat a run.")] = None,
-    space: Annotated[
-        Path | None, Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
-    ] = None,
-    models: Annotated[
-        list[Path] | None,
-        Option(help="Model file of a model that exists, or a folder of refits; once for each, in their order."),
-    ] = None,
+    checks: CheckOptions,
+    seed: int | None = Option(None, min=0, help="Seed of the new draws, to repeat a run."),
+    space: Path | None = Option(None, help="TOML file: the space that encodes the rows, if one does (apas generate)."),
+    models: list[Path] | None = Option(
+        None, help="Model file of a model that exists, or a folder of refits; once for each, in their order."
+    ),
     layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
@@ -82,27 +81,13 @@ def verify_command(
     """
     from apas import FeatureSpace, RetrainedModels, verify
 
-    for name, value in (("--seed", seed), ("--samples", samples)):
-        if value is not None and not fresh:
+    for name, value in (("--seed", seed), ("--samples", checks.samples)):
+        if value is not None and not checks.fresh:
             raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
     net = layers.read(model)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    others = [
-        m for path in models or [] for m in (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)])
-    ]
-    report = verify(
-        certificates,
-        bound,
-        models=others,
-        require_coverage=require_coverage,
-        require_confidence=require_confidence,
-        require_delta=require_delta,
-        require_target=require_target,
-        require_derived=require_derived,
-        fresh=fresh,
-        samples=samples,
-        rng=seed,
-    )
+    read = (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)] for path in models or ())
+    report = verify(certificates, bound, models=[m for several in read for m in several], rng=seed, **vars(checks))
     give(report, print_checks, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
@@ -125,14 +110,12 @@ def print_checks(report: VerifyReport) -> None:
 class AuditOptions(options.LayerOptions):
     """What both audits take: of a certificate file, and of a ledger."""
 
-    validity_only: Annotated[
-        bool, Option("--validity-only", help="Ask only which rows are valid on the new model.")
-    ] = False
-    space: Annotated[Path | None, optional("TOML file that says what repairs may change.")] = None
-    no_repairs: Annotated[bool, Option("--no-repairs", help="Do not look for repairs.")] = False
+    validity_only: bool = Option(False, "--validity-only", help="Ask only which rows are valid on the new model.")
+    space: Path | None = optional("TOML file that says what repairs may change.")
+    no_repairs: bool = Option(False, "--no-repairs", help="Do not look for repairs.")
     as_json: options.Json = False
-    markdown: Annotated[Path | None, Option(help="Write the report to this Markdown file, too.")] = None
-    junit: Annotated[Path | None, Option(help="Write the report to this JUnit XML file, too.")] = None
+    markdown: Path | None = Option(None, help="Write the report to this Markdown file, too.")
+    junit: Path | None = Option(None, help="Write the report to this JUnit XML file, too.")
 
     def check_outputs(self, *inputs: Path | Sequence[Path] | None, out: Path | None = None) -> None:
         """Refuse files to write that are among those that are read."""
@@ -147,15 +130,11 @@ class AuditOptions(options.LayerOptions):
 
     def finish(self, report: AuditReport) -> NoReturn:
         """Write the files that were asked for, print the report, and end with its exit code."""
-        from apas._atomic import write_text
-
         for path, text in ((self.markdown, report.to_markdown), (self.junit, report.to_junit)):
             if path is None:
                 continue
-            try:
+            with refusing(f"{path} cannot be written"):
                 write_text(path, text())
-            except OSError as error:
-                raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
         give(report, print_audit, as_json=self.as_json)
         raise typer.Exit(report.exit_code)
 
@@ -168,7 +147,7 @@ def audit_command(
     certificates: options.CertificatesFile,
     new_model: options.ModelFile,
     *,
-    base: Annotated[Path | None, optional("Model file of the certified model, to measure the shift.")] = None,
+    base: Path | None = optional("Model file of the certified model, to measure the shift."),
     how: AuditOptions,
     where: options.BlockOptions,
 ) -> None:
@@ -240,10 +219,10 @@ ledger_app = typer.Typer(
 )
 #: What SQLite keeps beside the file.
 BESIDE = ("-wal", "-shm", "-journal")
-References = Annotated[
-    Path | None, optional("File with a reference per row, one per line; or a CSV file.", "names of rows")
-]
-ReferenceColumn = Annotated[str | None, optional("Column of the CSV file that holds the references.")]
+_WHOSE = "File with a reference per row, one per line; or a CSV file."
+References = Annotated[Path | None, Option(help=_WHOSE, show_default="names of rows")]
+_COLUMN = "Column of the CSV file that holds the references."
+ReferenceColumn = Annotated[str | None, Option(help=_COLUMN, show_default="none")]
 LedgerPlace = Annotated[str, Argument(metavar="LEDGER", help="Ledger: a file (SQLite), or postgresql://...")]
 TrustClock = Annotated[
     bool,
@@ -268,7 +247,7 @@ def add_command(
     certificates: options.CertificatesFile,
     references: References = None,
     reference_column: ReferenceColumn = None,
-    expires: Annotated[str | None, optional("Last day of the promises (UTC), such as 2027-06-30.", "never")] = None,
+    expires: str | None = optional("Last day of the promises (UTC), such as 2027-06-30.", "never"),
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
@@ -296,11 +275,11 @@ def add_command(
 @ledger_app.command("list")
 def list_command(
     ledger: LedgerPlace,
-    state: Annotated[PromiseState | None, optional("Only promises in this state.", "all")] = None,
-    digest: Annotated[
-        str, optional("Only promises whose digest begins like this, such as the code of a letter.", "all")
-    ] = "",
-    history: Annotated[str | None, optional("Show what became of the promises to this reference.")] = None,
+    state: PromiseState | None = optional("Only promises in this state.", "all"),
+    digest: str = optional(
+        "Only promises whose digest begins like this, such as the code of a letter.", "all", default=""
+    ),
+    history: str | None = optional("Show what became of the promises to this reference."),
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
@@ -343,9 +322,9 @@ def ledger_audit_command(
     ledger: LedgerPlace,
     new_model: options.ModelFile,
     *,
-    base: Annotated[list[Path] | None, optional("Model file of a certified model; may be given several times.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Record nothing: the model may never be used.")] = False,
-    strict: Annotated[bool, Option("--strict", help="Fail if promises have expired, too.")] = False,
+    base: list[Path] | None = optional("Model file of a certified model; may be given several times."),
+    dry_run: bool = Option(False, "--dry-run", help="Record nothing: the model may never be used."),
+    strict: bool = Option(False, "--strict", help="Fail if promises have expired, too."),
     trust_clock: TrustClock = False,
     how: AuditOptions,
 ) -> None:
@@ -369,9 +348,9 @@ def ledger_audit_command(
 @ledger_app.command("retire")
 def retire_command(
     ledger: LedgerPlace,
-    references: Annotated[list[str], Argument(help="Whose promises to close.")],
-    outcome: Annotated[Retired, Option("--as", help="How they ended.")] = Retired.honoured,
-    digest: Annotated[str, optional("How the digest of the promise begins, if there are several.", "all")] = "",
+    references: list[str] = Argument(help="Whose promises to close."),
+    outcome: Retired = Option(Retired.honoured, "--as", help="How they ended."),
+    digest: str = optional("How the digest of the promise begins, if there are several.", "all", ""),
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
@@ -393,15 +372,13 @@ def retire_command(
 def report_command(
     certificates: options.CertificatesFile,
     *,
-    report: Annotated[Path, Option("--report", "-o", help="The page to write (.html).")] = Path("report.html"),
-    model: Annotated[Path | None, optional("Model file of the certified model, for the curves.")] = None,
-    audit: Annotated[Path | None, optional("File that `apas audit --json` printed.")] = None,
-    new_model: Annotated[Path | None, optional("Model file of a later model, for before and after.")] = None,
-    max_shifts: Annotated[Path | None, optional("File that `apas max-shift --save` wrote.")] = None,
-    title: Annotated[str | None, optional("Title of the page.", "a question")] = None,
-    seed: Annotated[
-        int | None, Option(min=0, help="Seed of the page's own draws.", show_default="from the certificates")
-    ] = None,
+    report: Path = Option(Path("report.html"), "--report", "-o", help="The page to write (.html)."),
+    model: Path | None = optional("Model file of the certified model, for the curves."),
+    audit: Path | None = optional("File that `apas audit --json` printed."),
+    new_model: Path | None = optional("Model file of a later model, for before and after."),
+    max_shifts: Path | None = optional("File that `apas max-shift --save` wrote."),
+    title: str | None = optional("Title of the page.", "a question"),
+    seed: int | None = Option(None, min=0, help="Seed of the page's own draws.", show_default="from the certificates"),
     layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:

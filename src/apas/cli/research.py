@@ -44,11 +44,12 @@ class RunOptions:
     """What every experiment takes."""
 
     data: Data = None
-    output: Annotated[
-        Path,
-        Option("--output", help="Folder for tables, figures and finished work; a run that was ended goes on there."),
-    ] = Path("apas-paper")
-    quick: Annotated[bool, Option("--quick", help="Run less of it, to see that everything works.")] = False
+    output: Path = Option(
+        Path("apas-paper"),
+        "--output",
+        help="Folder for tables, figures and finished work; a run that was ended goes on there.",
+    )
+    quick: bool = Option(False, "--quick", help="Run less of it, to see that everything works.")
     jobs: options.Jobs = None
     dask: options.Dask = None
     as_json: options.Json = False
@@ -83,7 +84,7 @@ class RunOptions:
 class PartOptions(RunOptions):
     """What an experiment takes besides, if a part of its units makes tables, too."""
 
-    finished: Annotated[bool, Option("--finished", help="Run nothing: make tables of what is done.")] = False
+    finished: bool = Option(False, "--finished", help="Run nothing: make tables of what is done.")
 
 
 @paper_app.command("data")
@@ -204,8 +205,7 @@ DRAWS, DELTA = 1379, 0.02
 
 
 def bench_command(
-    rounds: Annotated[int, Option(help="How often each is timed; the medians are shown.")] = 5,
-    as_json: options.Json = False,
+    rounds: int = Option(5, help="How often each is timed; the medians are shown."), as_json: options.Json = False
 ) -> None:
     """Time the sampling test against a plain loop in NumPy, on random networks, in one thread.
 

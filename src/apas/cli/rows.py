@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,7 @@ class CsvTable:
 
     def __init__(self, path: Path, model: Model, names: Sequence[str] | None = None) -> None:
         self.path = path
-        with self._lines() as lines:
-            self.header = next(lines, [])
+        self.header = next(self._lines(), [])
         if not self.header:
             raise InputError(f"{path} is empty; it must have a header line and a line per row.")
         if all(is_number(name) for name in self.header):
@@ -44,28 +42,21 @@ class CsvTable:
 
     def read(self) -> DataFrame:
         """All rows."""
-        with self._rows() as rows:
-            lines = list(rows)
-        return self._frame([list(column) for column in zip(*lines, strict=True)] or [[] for _ in self.header], 0)
+        return self._frame([list(column) for column in zip(*self._rows(), strict=True)] or [[] for _ in self.header], 0)
 
     def blocks(self, size: int, start: int) -> Iterator[DataFrame]:
         """The rows from number `start` on, so many at a time."""
-        text = self._scan()[1]
-        with self._rows() as rows:
-            lines = islice(rows, start, None)
-            while some := list(islice(lines, size)):
-                yield self._frame([list(column) for column in zip(*some, strict=True)], start, text)
-                start += len(some)
+        text, lines = self._scan()[1], islice(self._rows(), start, None)
+        while some := list(islice(lines, size)):
+            yield self._frame([list(column) for column in zip(*some, strict=True)], start, text)
+            start += len(some)
 
     def _scan(self) -> tuple[int, set[int]]:
         """How many rows there are, and which columns are no numbers."""
         count, text, places = 0, set[int](), range(len(self.header))
-        with self._rows() as rows:
-            for line in rows:
-                count += 1
-                for i in places:
-                    if i not in text and line[i] and not is_number(line[i]):
-                        text.add(i)
+        for line in self._rows():
+            count += 1
+            text.update(i for i in places if i not in text and line[i] and not is_number(line[i]))
         return count, text
 
     def _frame(self, columns: list[list[Any]], start: int, text: Collection[int] = ()) -> DataFrame:
@@ -78,14 +69,9 @@ class CsvTable:
             index, names = pd.Index(columns[0], name=names[0] or None), names[1:]
         return pd.DataFrame(found, index=index).set_axis(names, axis=1)
 
-    @contextmanager
-    def _rows(self) -> Iterator[Iterator[list[str]]]:
+    def _rows(self) -> Iterator[list[str]]:
         """The cells below the header line, every line as long as it."""
-        with self._lines() as lines:
-            yield self._checked(islice(lines, 1, None))
-
-    def _checked(self, lines: Iterator[list[str]]) -> Iterator[list[str]]:
-        for number, line in enumerate(lines, start=2):
+        for number, line in enumerate(islice(self._lines(), 1, None), start=2):
             if len(line) != len(self.header):
                 raise InputError(
                     f"{self.path} must have as many cells in each line as the header names columns "
@@ -93,11 +79,10 @@ class CsvTable:
                 )
             yield line
 
-    @contextmanager
-    def _lines(self) -> Iterator[Iterator[list[str]]]:
+    def _lines(self) -> Iterator[list[str]]:
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
-                yield ([from_csv(cell.strip()) for cell in line] for line in csv.reader(file) if line)
+                yield from ([from_csv(cell.strip()) for cell in line] for line in csv.reader(file) if line)
         except OSError as error:
             raise InputError(f"{self.path} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:

@@ -13,17 +13,20 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from apas._atomic import append_bytes, write_bytes, write_text
+from apas._atomic import append_bytes, refusing, write_bytes, write_text
 from apas.cli.output import STREAMED, print_line, print_note
 from apas.contracts.certificate_file import checked_seal, line_parts, load_certificates, raw_lines, stored_blocks
 from apas.display.progress import Progress
 from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from apas.cli.options import BlockOptions
 
 
 class StoredRows:
@@ -61,7 +64,7 @@ class BlockJob:
 
     ask: Callable[..., Any]
     write: Callable[[Any, int], tuple[str, bytes]]
-    given: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any]
 
     def __call__(self, start: int, block: Any) -> BlockLines:
         """The lines about the rows of a block, whose first is number `start`."""
@@ -161,51 +164,57 @@ def digest_of(path: Path | None) -> str | None:
     """SHA-256 of the bytes of a file."""
     if path is None:
         return None
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
+    with refusing(f"{path} cannot be read"), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stream(
-    make_job: Callable[[int], BlockJob],
+    where: BlockOptions,
+    ask: Callable[..., Any],
     source: Any,
-    size: int,
-    out: Path,
-    question: dict[str, Any],
+    files: Mapping[str, Path | None],
+    asked: Mapping[str, Any],
     *,
-    resume: bool,
-    jobs: int | None,
-    dask: str | None,
+    counts: str,
+    size: int,
+    lines: int = 1,
+    write: Callable[[Any, int], tuple[str, bytes]] = write_certificates,
 ) -> Counter[str]:
-    """Ask about all blocks of the rows, write the file, and count what was said of them."""
+    """Ask about all blocks of a source, write the file, and count what was said of its rows in the field `counts`.
+
+    `files` and what is `asked` must be the same on ``--resume``.
+    """
+    from apas import __version__
+    from apas._random import entropy_of
     from apas.cli.workers import answers_in_order
 
-    total = len(source)
+    told = {key: value.to_dict() if hasattr(value, "to_dict") else repr(value) for key, value in asked.items()}
+    question = {"counts": counts, "lines": lines, "seed": entropy_of(asked.get("rng"))}
+    question |= {"version of apas": __version__, **{name: digest_of(path) for name, path in files.items()}}
+    question |= {f"`{key}`": json.dumps(value, default=repr) for key, value in told.items() if key != "rng"}
+    question |= {"`rng`": repr(asked.get("rng")), "rows": (total := len(source)) * lines}
     if not total:
         raise InputError("there are no rows to ask about; the file must hold some.")
-    try:
-        journal = Journal(out, {**question, "rows": total * question["lines"]}, resume=resume)
-    except OSError as error:
-        raise InputError(f"`--out` cannot be written: {error.strerror or error}.") from None
-    each = question["lines"]
-    start = max(0, journal.count) // each
+    assert where.out is not None
+    with refusing("`--out` cannot be written"):
+        journal = Journal(where.out, question, resume=where.resume)
+    start = max(0, journal.count) // lines
     if start:
         print_note(f"{start} of {total} rows were there already.")
-    job, told = make_job(journal.seed), set[str]()
+    job = BlockJob(ask, write, {**asked, "rng": journal.seed} if "rng" in asked else {**asked})
+    said = set[str]()
     if not journal.is_done:
         with Progress(total - start, "rows") as progress:
             numbered = ((start + i * size, block) for i, block in enumerate(source.blocks(size, start)))
-            for written in answers_in_order(BlockJob.__call__, job, numbered, jobs, dask):
+            for written in answers_in_order(BlockJob.__call__, job, numbered, where.jobs, where.dask):
                 before = max(0, journal.count)
                 journal.add(written)
-                progress.advance((journal.count - before) // each)
+                progress.advance((journal.count - before) // lines)
                 for note in written.notes:
-                    if note not in told:
+                    if note not in said:
                         print_note(f"note: {note}")
-                    told.add(note)
+                    said.add(note)
     journal.finish()
     counted = ", ".join(f"{n} {word}" for word, n in sorted(journal.counts.items()))
-    print_line(f"{total} rows{f': {counted}' if counted else ''}; written to {out}.")
+    print_line(f"{total} rows{f': {counted}' if counted else ''}; written to {where.out}.")
     return journal.counts

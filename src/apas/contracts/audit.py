@@ -23,10 +23,9 @@ from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
 from apas.contracts.certificate_file import load_certificates
+from apas.contracts.certificate_lines import table_digest
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, completed, own_columns
-from apas.contracts.region_audit import RegionOutcome, region_outcomes
-from apas.contracts.repairs import Repair, assumed_space, repair_rows
-from apas.contracts.tables import table_digest
+from apas.contracts.repairs import RegionOutcome, Repair, assumed_space, region_outcomes, repair_rows
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace, check_space
@@ -99,18 +98,14 @@ class AuditRow:
     @classmethod
     def from_dict(cls, about: Fields) -> AuditRow:
         """What a file says became of a row."""
-        return cls(
+        outcome = (
             Outcome[about.choice("outcome", *Outcome.__members__)],
             about.flag("valid"),
             about.content.get("inside"),
-            about.any("verdict"),
-            about.text("claim"),
-            about.any("target"),
-            about.any("delta"),
-            about.text("reason"),
-            Repair.from_dict(about.content.get("repair")),
-            bool(about.content.get("was_valid", True)),
         )
+        said = about.any("verdict"), about.text("claim"), about.any("target"), about.any("delta"), about.text("reason")
+        repair, was_valid = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
+        return cls(*outcome, *said, repair, was_valid)
 
 
 class AuditReport(RowResults[AuditRow]):
@@ -139,19 +134,21 @@ class AuditReport(RowResults[AuditRow]):
         self,
         items: Sequence[AuditRow],
         *,
-        points: Any,
         new_digest: str,
         shifts: Mapping[str, ShiftReport] | None = None,
         notes: Sequence[str] = (),
-        feature_names: tuple[str, ...] | None = None,
-        index: Any = None,
         comparable: bool = False,
         expired: int | None = None,
         strict: bool = False,
+        **rows: Any,
     ) -> None:
-        super().__init__(items, points=points, feature_names=feature_names, index=index)
-        self.new_digest, self.shifts = new_digest, dict(shifts or {})
-        self.notes, self.comparable = tuple(notes), comparable
+        super().__init__(items, **rows)
+        self.new_digest, self.shifts, self.notes, self.comparable = (
+            new_digest,
+            dict(shifts or {}),
+            tuple(notes),
+            comparable,
+        )
         self.expired, self.strict = expired, strict
         self._asked = len(items)  # of which a part of the report may have none
 

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from apas._atomic import write_parts
+from apas._atomic import refusing, write_parts
 from apas._fields import Fields, parse_json
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
@@ -30,16 +30,18 @@ from apas.certification.results import AnswerColumn, Certificates
 from apas.contracts.certificate_lines import (
     BLOCK,
     Block,
+    CellBlocks,
     Distinct,
+    described_table,
     entry_lines,
     parquet_lines,
     read_entries,
     read_lines,
+    table_cells,
     write_line,
     write_sorted,
 )
 from apas.contracts.certified_model import Origin, Readings, known_readings
-from apas.contracts.tables import CellBlocks, described_table, table_cells
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError, UnsafeFile
@@ -493,11 +495,9 @@ def save_certificates(
             f"`certificates` must be what certify, generate or max_shift returns, got {type(certificates).__name__}."
         )
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
-    try:
+    with refusing(f"`path` must be a file that can be written, but {target} cannot"):
         lines = target.suffix.lower() == LINES
         write_parts(target, sealed(line_parts(found, kept)) if lines else _written(found, kept))
-    except OSError as error:
-        raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
 
 
 def load_certificates(path: str | os.PathLike[str]) -> Certificates:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from apas._random import Stream
-from apas._typing import Floats, Indices
+from apas._typing import Bools, Floats, Indices
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate, Drawn
 from apas.certification.claims import is_proof
@@ -47,17 +47,7 @@ class Origin:
     space: dict[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a model makes of one row."""
-
-    origin: Origin
-    encoded: tuple[float, ...]
-    margin: float | None
-    first_draw: float | None
-
-
-class Readings(Sequence[Reading]):
+class Readings:
     """What a model makes of many rows, in columns: `encoded` has a row each, `margins` two numbers, NaN for none."""
 
     def __init__(self, origin: Origin, encoded: Any, margins: Floats) -> None:
@@ -66,13 +56,10 @@ class Readings(Sequence[Reading]):
     def __len__(self) -> int:
         return len(self.margins)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice) or np.ndim(index):
-            some = np.arange(len(self))[index]
-            encoded = self.encoded[some] if isinstance(self.encoded, np.ndarray) else [self.encoded[i] for i in some]
-            return Readings(self.origin, encoded, self.margins[some])
-        known = (None if math.isnan(number) else number for number in self.margins[index].tolist())
-        return Reading(self.origin, tuple(np.asarray(self.encoded[index]).tolist()), *known)
+    def __getitem__(self, index: slice | Bools) -> Readings:
+        some = np.arange(len(self))[index]
+        encoded = self.encoded[some] if isinstance(self.encoded, np.ndarray) else [self.encoded[i] for i in some]
+        return Readings(self.origin, encoded, self.margins[some])
 
 
 def origin_of(model: Model) -> Origin:
@@ -227,7 +214,7 @@ def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
 def origin_behind(found: Certificates | MaxShifts) -> Origin | None:
     """What is known about the model of certificates besides its fingerprint: from the model, or from their file."""
     if found.readings or found.model is None:
-        return found.readings[0].origin if found.readings else None
+        return found.readings.origin if found.readings else None
     return origin_of(found.model)
 
 
@@ -235,7 +222,7 @@ def ask_again(found: Certificates | MaxShifts, matched: Matched) -> tuple[Questi
     """The question that the file answers, and its rows in model units as the model reads them now."""
     width = matched.model.n_features
     missing = (np.nan,) * width  # of a row that has another number of values, which is then no row of the model
-    told = np.array([r.encoded if len(r.encoded) == width else missing for r in found.readings or ()], dtype=np.float64)
+    told = np.array([r if len(r) == width else missing for r in found.readings.encoded], dtype=np.float64)
     points, encoded = None, told
     if not matched.network_only:
         points, encoded = rows_of(matched.model, found.points, found.feature_names)
@@ -244,20 +231,24 @@ def ask_again(found: Certificates | MaxShifts, matched: Matched) -> tuple[Questi
 
 def row_complaints(found: Certificates | MaxShifts, question: Question, told: Floats) -> list[str | None]:
     """Per row what its target, its values in model units or its margins are not, or None."""
-    question = replace(question, regions=None)
+    question, drawn = replace(question, regions=None), isinstance(found, Certificates)
     allowed = 0.0 if not offers(question.model, Raw) else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
-    close: list[bool] = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
-    now = readings(question, list(found))
+    close = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
+    now, was = readings(question, list(found)).margins.tolist(), found.readings.margins.tolist()
     # margins of a dense network are computed in float64, whatever it is used in
     same = question.single and question.network is not None and not offers(question.shifts, OtherMoves)
     precise = replace(question, model=question.network.with_dtype("float64")) if same and question.network else question
     band = precise.band if len(question) else np.empty(0)
-    return [
-        "its values in model units are not what the model makes of its raw values"
-        if not close[i]
-        else _margins(told_row, now_row, float(band[i]), isinstance(found, Certificates))
-        for i, (told_row, now_row) in enumerate(zip(found.readings or (), now, strict=True))
-    ]
+    said: list[str | None] = []
+    for i, fits in enumerate(close):
+        said.append(None if fits else "its values in model units are not what the model makes of its raw values")
+        # that on the first draw belongs to a certificate
+        for name, old, new in zip(("model itself", "first draw")[: 1 + drawn], was[i], now[i], strict=False):
+            near = abs(old - new) <= NINE_DIGITS * abs(new) + band[i]
+            if said[i] is None and not (near or old == new or (math.isnan(old) and math.isnan(new))):
+                shown = [None if math.isnan(margin) else margin for margin in (new, old)]
+                said[i] = "its margin on the {} is {!r}, the file says {!r}".format(name, *shown)
+    return said
 
 
 def wrong_targets(items: Sequence[Certificate | MaxShift], classes: tuple[Any, ...]) -> list[str | None]:
@@ -270,17 +261,6 @@ def wrong_targets(items: Sequence[Certificate | MaxShift], classes: tuple[Any, .
 def as_python(label: Any) -> Any:
     """A class label, if it is a scalar of NumPy as one of Python."""
     return label.item() if isinstance(label, np.generic) else label
-
-
-def _margins(told: Reading, now: Reading, band: float, drawn: bool) -> str | None:
-    """Which margin is another one, or None; that on the first draw belongs to a certificate."""
-    pairs = [("model itself", told.margin, now.margin)]
-    pairs += [("first draw", told.first_draw, now.first_draw)] if drawn else []
-    for name, was, is_ in pairs:
-        known = was is not None and is_ is not None
-        if was != is_ and not (known and abs(was - is_) <= NINE_DIGITS * abs(is_) + band):  # type: ignore[operator, arg-type]
-            return f"its margin on the {name} is {is_!r}, the file says {was!r}"
-    return None
 
 
 #: What may differ between two models of one architecture besides the parameters; no shift of parameters covers it.
@@ -439,7 +419,7 @@ def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool
                 f"`new_model` must fit the space that the certificates were made with, or come with its own (pass "
                 f"space.bind(model) of that): {error}"
             ) from None
-    width = len(found.readings[0].encoded) if found.readings else given.n_features
+    width = len(found.readings.encoded[0]) if found.readings else given.n_features
     width = width if found.model is None else found.model.n_features
     if network_only and given.n_features != width:
         raise InputError(
@@ -505,7 +485,7 @@ def rows_on(found: Certificates, new: Successor) -> Question:
         raise InputError(f"`new_model` must know the promised classes, but of a row {complaints[0]}.")
     if new.network_only:
         points: Any = None
-        encoded: Floats = np.array([r.encoded for r in known_readings(found)], dtype=np.float64)
+        encoded: Floats = np.asarray(known_readings(found).encoded, dtype=np.float64)
     else:
         rows, absent = own_columns(found.points, found, new.model), absent_columns(found, new.model)
         try:

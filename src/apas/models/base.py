@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from inspect import get_annotations
@@ -136,6 +136,11 @@ def members(capability: Any) -> tuple[str, ...]:
 
 
 @runtime_checkable
+class Capability(Protocol):
+    """What something may offer besides what all of its kind do; `offers` asks for it by its members."""
+
+
+@runtime_checkable
 class Predicts(Protocol):
     """A classifier that need not have parameters; where nothing but the class is known, margins are 1 or -1."""
 
@@ -163,8 +168,7 @@ class Model(Predicts, Protocol):
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
 
 
-@runtime_checkable
-class Named(Protocol):
+class Named(Capability, Protocol):
     """A model that knows the names of its columns."""
 
     @property
@@ -172,8 +176,7 @@ class Named(Protocol):
         """Names of the columns a user passes, or None."""
 
 
-@runtime_checkable
-class Raw(Protocol):
+class Raw(Capability, Protocol):
     """A model that takes rows in raw units and turns them into model units itself."""
 
     @property
@@ -192,8 +195,7 @@ class Dense(Protocol):
         """Give the same network as a `FeedForward`."""
 
 
-@runtime_checkable
-class Chained(Protocol):
+class Chained(Capability, Protocol):
     """A model that is a dense network but for how its parameters stand in it."""
 
     def dense_chain(self) -> DenseChain | None:
@@ -214,16 +216,29 @@ class Differentiable(Protocol):
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
 
 
-@runtime_checkable
-class Scaled(Protocol):
+class Gradients:
+    """Both members of `Differentiable` from one function of rows, positions of their classes, moves, and by what."""
+
+    classes: tuple[Any, ...]
+    _gradients: Callable[..., tuple[Floats, Floats]]
+
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, class_indices(self.classes, target, len(X)), moves, by_input=True)
+
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, class_indices(self.classes, target, len(X)), moves, by_input=False)
+
+
+class Scaled(Capability, Protocol):
     """A model that knows how large the numbers get inside it."""
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
 
 
-@runtime_checkable
-class Arithmetic(Protocol):
+class Arithmetic(Capability, Protocol):
     """A model that knows in which arithmetic it is computed where it is used; all others are taken at their word."""
 
     @property
@@ -231,32 +246,28 @@ class Arithmetic(Protocol):
         """The name of its floating point numbers: "float64" or "float32"."""
 
 
-@runtime_checkable
-class LibraryBacked(Protocol):
+class LibraryBacked(Capability, Protocol):
     """A model made from another library's object, which can be asked for its own opinion."""
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the raw rows `X` according to the library that trained the model."""
 
 
-@runtime_checkable
-class ReadsOnce(Protocol):
+class ReadsOnce(Capability, Protocol):
     """A model whose preprocessing takes long, and its library's opinion goes through it: both can be had in one go."""
 
     def encode_and_classify(self, X: Any) -> tuple[Floats, Array]:
         """What `encode` and `library_classes` say of the raw rows `X`."""
 
 
-@runtime_checkable
-class Described(Protocol):
+class Described(Capability, Protocol):
     """A model whose architecture (and preprocessing) can be written down."""
 
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides the parameters, as JSON values."""
 
 
-@runtime_checkable
-class ReadsCells(Protocol):
+class ReadsCells(Capability, Protocol):
     """A model that takes rows as they are: its units of a number are the user's, and other cells have codes."""
 
     @property
@@ -264,24 +275,21 @@ class ReadsCells(Protocol):
         """Whether it does."""
 
 
-@runtime_checkable
-class Learned(Protocol):
+class Learned(Capability, Protocol):
     """A model that has learned something else than parameters, such as trees."""
 
     def content_digest(self) -> str:
         """SHA-256 over all of it."""
 
 
-@runtime_checkable
-class Leaves(Protocol):
+class Leaves(Capability, Protocol):
     """A model that may be an ensemble of trees."""
 
     def trees(self) -> Trees | None:
         """Its trees, as encoded rows meet them, or None if it has none that can be read."""
 
 
-@runtime_checkable
-class FromEstimator(Protocol):
+class FromEstimator(Capability, Protocol):
     """A model that was read from a fitted classifier, which can be written to a file and fitted anew."""
 
     @property
@@ -298,11 +306,13 @@ def not_fitted(estimator: object) -> InputError:
     return InputError(f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first.")
 
 
-def by_delta(delta: float | Floats, rows: int) -> Iterator[tuple[float, Indices]]:
-    """Sizes of shifts, and the rows that share each: they share the shifted models, too."""
-    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (rows,))
+def by_delta(delta: float | Floats, target: Any, count: int) -> Iterator[tuple[float, Indices, Any]]:
+    """Sizes of shifts, the rows that share each (they share the shifted models, too), and what these rows want."""
+    sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (count,))
+    each = isinstance(target, np.ndarray) and target.shape == (count,)
     for size in np.unique(sizes).tolist():
-        yield size, np.flatnonzero(sizes == size)
+        rows = np.flatnonzero(sizes == size)
+        yield size, rows, target[rows] if each else target
 
 
 #: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from apas._typing import Floats, Indices
-from apas.models.base import Chained, Dense, Parameters, offers
+from apas.models.base import Chained, Dense, Gradients, Parameters, offers
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
-from apas.models.forward import ACTIVATIONS
+from apas.models.forward import ACTIVATIONS, gradients
 
 NUMBERS = 1 << 20  # how many numbers of lifted moves are held at a time
 
@@ -329,7 +329,7 @@ class ChainBuilder:
         return weights, bias, kinds.pop() if len(kinds) == 1 else "+".join(names)
 
 
-class ChainModel:
+class ChainModel(Gradients):
     """A model that is a dense chain: what moves are its own parameters, under their own names."""
 
     def __init__(self, chain: DenseChain, parameters: Parameters) -> None:
@@ -341,15 +341,10 @@ class ChainModel:
         """Magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``."""
         return self._chain.network.margin_scale(X, self._chain.reach(radii), delta)
 
-    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        return self._chain.network.input_gradient(X, target, None if moves is None else self._chain.lift(moves))
-
-    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+    def _gradients(self, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
         lifted = None if moves is None else self._chain.lift(moves)
-        margins, slopes = self._chain.network.parameter_gradient(X, target, lifted)
-        return margins, self._chain.gather(slopes, len(self.parameters))
+        margins, slopes = gradients(self._chain.network, X, wanted, lifted, by_input=by_input)
+        return margins, slopes if by_input else self._chain.gather(slopes, len(self.parameters))
 
     def dense_chain(self) -> DenseChain:
         """The network in which the parameters stand."""

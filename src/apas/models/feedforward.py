@@ -24,7 +24,7 @@ from apas._typing import Array, Floats
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
 from apas.models import forward
-from apas.models.base import ABSENT, ROUNDING, Parameters, class_indices
+from apas.models.base import ABSENT, ROUNDING, Gradients, Parameters, class_indices
 from apas.models.forward import ACTIVATIONS
 
 ROUNDOFF = 2.0**-24  # half the distance from 1 to the next float32 number
@@ -153,7 +153,7 @@ def check_threshold(threshold: float, output: str, n_classes: int) -> float:
 OUTPUTS = ("sigmoid", "softmax", "identity")
 
 
-class FeedForward:
+class FeedForward(Gradients):
     """A dense network: weights, biases, activations, and what its output means.
 
     Parameters
@@ -319,13 +319,7 @@ class FeedForward:
             a[~(largest <= LARGEST)] = math.inf
         return a
 
-    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        return forward.input_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
-
-    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        return forward.parameter_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
+    _gradients = forward.gradients
 
     def classes_of(self, raw: Array, kind: str) -> Array:
         """Classes by the numbers (rows, outputs) that a library gives: a "logit", "logits" or some probability."""

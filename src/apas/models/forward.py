@@ -278,32 +278,27 @@ def _layers(net: FeedForward) -> Iterator[tuple[slice, int, int]]:
 GRADIENT_BLOCK = 1 << 17
 
 
-def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None) -> tuple[Floats, Floats]:
-    """Margins (rows,) and their gradients by the input (rows, features)."""
-    margins, gradients = np.empty(len(X)), np.empty(X.shape)
-    for rows, weights, biases in _blocks(net, X, moves):
-        margins[rows], _, slopes, g = _forward(net, X[rows], wanted[rows], weights, biases)
-        for i in reversed(range(len(weights))):
-            g = _back(g, weights[i])
-            if i:
-                g *= slopes[i - 1]
-        gradients[rows] = g
-    return margins, gradients
-
-
-def parameter_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None) -> tuple[Floats, Floats]:
-    """Margins (rows,) and their gradients by the parameters (rows, k); arguments as of `input_gradients`."""
-    margins, gradients = np.empty(len(X)), np.empty((len(X), len(net.parameters)))
+def gradients(
+    net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
+) -> tuple[Floats, Floats]:
+    """Margins (rows,) and their gradients by the input (rows, features), or else by the parameters (rows, k)."""
+    margins, found = np.empty(len(X)), np.empty(X.shape if by_input else (len(X), len(net.parameters)))
     for rows, weights, biases in _blocks(net, X, moves):
         margins[rows], enters, slopes, g = _forward(net, X[rows], wanted[rows], weights, biases)
-        tensors = net.parameters.split(gradients[rows])  # views, filled from the last layer to the first
+        tensors = (
+            [] if by_input else net.parameters.split(found[rows])
+        )  # views, filled from the last layer to the first
         for i in reversed(range(len(weights))):
-            np.multiply(enters[i][:, :, None], g[:, None, :], out=tensors[2 * i])
-            tensors[2 * i + 1][...] = g
+            if tensors:
+                np.multiply(enters[i][:, :, None], g[:, None, :], out=tensors[2 * i])
+                tensors[2 * i + 1][...] = g
+            if i or by_input:
+                g = np.asarray(g @ weights[i].T if weights[i].ndim == 2 else (weights[i] @ g[:, :, None])[:, :, 0])
             if i:
-                g = _back(g, weights[i])
                 g *= slopes[i - 1]
-    return margins, gradients
+        if by_input:
+            found[rows] = g
+    return margins, found
 
 
 _Block = tuple[slice, list[Floats], list[Floats]]
@@ -339,10 +334,6 @@ def _forward(
             slopes.append(derivative(net.activations[i], z))
             enters.append(activate(net.activations[i], z))
     return margins_from_scores(z, wanted, net.offset), enters, slopes, _score_gradients(z, wanted)
-
-
-def _back(g: Floats, w: Floats) -> Floats:
-    return np.asarray(g @ w.T if w.ndim == 2 else (w @ g[:, :, None])[:, :, 0])
 
 
 def _score_gradients(scores: Floats, wanted: Indices) -> Floats:

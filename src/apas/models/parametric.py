@@ -66,8 +66,7 @@ class ParametricModel(Predictor):
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
         margins = np.empty((len(directions), len(X)))
-        for size, rows in by_delta(delta, len(X)):
-            wanted = target[rows] if isinstance(target, np.ndarray) and target.shape == (len(X),) else target
+        for size, rows, wanted in by_delta(delta, target, len(X)):
             for number, direction in enumerate(directions):
                 values = self.parameters.values + size * direction
                 moved = lambda given, values=values: self._score(self._given(values), given)  # noqa: E731

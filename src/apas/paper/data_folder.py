@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Final
 
-from apas._atomic import write_bytes
+from apas._atomic import refusing, write_bytes
 from apas._optional import require
 from apas.display.progress import Progress
 from apas.errors import ApasError, InputError
@@ -219,11 +219,9 @@ def _fetch(name: str, path: Path, source: Source, patience: float) -> Fetched:
         except _Failed as failed:
             failures.append(str(failed))
             continue
-        try:
+        with refusing(f"{path} cannot be written", "; name another folder."):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror or error}; name another folder.") from None
         return Fetched(name, path, State.downloaded)
     what = f"{path} of the dataset {name!r} is missing ({'; then '.join(dict.fromkeys(failures))})"
     packed = ", compressed with gzip," if path.suffix == ".gz" else ""

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import apas
-from apas._atomic import write_text
+from apas._atomic import refusing, write_text
 from apas.datasets import CATEGORICAL, LOAN_FEATURES, make_loans
 from apas.display.tables import csv_text
 from apas.errors import InputError, MissingExtra
@@ -197,7 +197,7 @@ class DemoFolder:
     def claim(self) -> None:
         """Make the folder, or refuse one in which a file of the same name comes from somebody else."""
         readme = self.path / "README.txt"
-        try:
+        with refusing(f"`--output` must be a folder that can be written, got {str(self.path)!r}"):
             self.path.mkdir(parents=True, exist_ok=True)
             ours = readme.is_file() and readme.read_text(encoding="utf-8", errors="replace").startswith(_OURS)
             there = [name for name in FILES if (self.path / name).exists()]
@@ -208,9 +208,6 @@ class DemoFolder:
             for name in there:  # what an earlier run wrote must not stand beside what this one writes
                 (self.path / name).unlink()
             write_text(readme, "\n".join([_OURS, "", *(f"{name:<18} {what}" for name, what in FILES.items()), ""]))
-        except OSError as error:
-            why = f"{str(self.path)!r}: {error.strerror or error}"
-            raise InputError(f"`--output` must be a folder that can be written, got {why}.") from None
 
     @property
     def files(self) -> list[Path]:
@@ -253,7 +250,5 @@ class DemoFolder:
         apas.save_model(model.as_feedforward(), self.path / name)
 
     def _write(self, name: str, text: str) -> None:
-        try:
+        with refusing(f"{self.path / name} cannot be written"):
             write_text(self.path / name, text)
-        except OSError as error:
-            raise InputError(f"{self.path / name} cannot be written: {error.strerror or error}.") from None

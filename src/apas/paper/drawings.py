@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from apas._typing import Array
 from apas.certification.output_range import output_range
 from apas.certification.robust_fraction import robust_fraction
-from apas.display.graphs import Edge, Node, draw_graph, sign_colour
 from apas.display.plots import new_axes, save_figure
 from apas.models.feedforward import FeedForward
 from apas.paper import Results, make_table, new_figure
@@ -65,6 +66,69 @@ def figures(results: Results, folder: Path | str) -> list[Path]:
     return [path for name, figure in made.items() for path in save_figure(figure, folder, name)]
 
 
+POSITIVE, NEGATIVE, FREE = "#1b4f7f", "#b3261e", "#8a8a8a"
+FILL = {"input": "#e8f3e8", "relu": "#eeeaf6", "output": "#fbe9e7"}
+WHITE = {"facecolor": "white", "edgecolor": "none"}
+
+
+class DrawnUnit(NamedTuple):
+    """A unit; one without a kind is a name only."""
+
+    name: str
+    kind: str
+    height: float
+    bias: str = ""
+
+
+def weight_colour(weight: float) -> str:
+    """Blue above 0, red below, grey at 0; stronger where the weight is above 1 in size."""
+    weak = {POSITIVE: "#6fa8d6", NEGATIVE: "#e39a94"}
+    return weak[sign_colour(weight)] if 0 < abs(weight) <= 1 else sign_colour(weight)
+
+
+def sign_colour(weight: float) -> str:
+    """Blue above 0, red below, grey at 0."""
+    return FREE if weight == 0 else POSITIVE if weight > 0 else NEGATIVE
+
+
+def heights(count: int, spacing: float) -> list[float]:
+    """Where the units of a layer are drawn, from above."""
+    return [spacing * ((count - 1) / 2 - i) for i in range(count)]
+
+
+def draw_layers(
+    ax: Axes,
+    layers: Sequence[Sequence[DrawnUnit]],
+    weights: Sequence[Array],
+    label: Callable[[float], str] | None = "{:g}".format,
+    *,
+    width: float = 2.0,
+    at: float = 0.45,
+    colour: Callable[[float], str] = weight_colour,
+) -> None:
+    """Draw layers as columns of units, and weights, (inputs, units) each, as lines with a `label`; none for NaN."""
+    for k, (before, behind) in enumerate(pairwise(layers)):
+        for (i, j), w in np.ndenumerate(np.asarray(weights[k], dtype=np.float64)):
+            if np.isnan(w):
+                continue
+            x, y0, y1, shade = width * k, before[i].height, behind[j].height, colour(w)
+            ax.plot([x, x + width], [y0, y1], "--" if w == 0 else "-", color=shade, linewidth=1.3, zorder=1)
+            if label is not None:
+                place, box = (x + at * width, y0 + at * (y1 - y0)), {**WHITE, "pad": 1.0}
+                ax.text(*place, label(w), ha="center", va="center", fontsize=9, color=shade, bbox=box, zorder=2)
+    for x, unit in ((width * k, unit) for k, layer in enumerate(layers) for unit in layer):
+        box = {"boxstyle": "round,pad=0.35", "facecolor": FILL.get(unit.kind, "white"), "edgecolor": "black"}
+        how = {"ha": "center", "va": "center", "fontsize": 9, "zorder": 3, "bbox": box if unit.kind else None}
+        ax.text(x, unit.height, unit.name, **how)
+        if unit.bias:
+            above: dict[str, Any] = {"xytext": (0, 12 if label is None else 17), "textcoords": "offset points"}
+            above |= {"ha": "center", "fontsize": 7, "zorder": 2, "bbox": {**WHITE, "pad": 0.5}}
+            ax.annotate(f"bias {unit.bias}", (x, unit.height), **above)
+    ends = [unit.height for layer in layers for unit in layer]
+    ax.set(xlim=(-0.7, width * (len(layers) - 1) + 0.7), ylim=(min(ends) - 0.7, max(ends) + 0.9))
+    ax.axis("off")
+
+
 def draw_network(
     model: FeedForward,
     ax: Axes | None = None,
@@ -74,38 +138,26 @@ def draw_network(
     biases: Mapping[tuple[int, int], str] | None = None,
 ) -> Axes:
     """Draw a small dense network as a graph: blue weights are above 0, red below, grey ones 0."""
+
+    def told(weight: float) -> str:
+        if delta is None:
+            return f"{weight:.{digits}g}"
+        low, high = (0.0 if abs(end) < 1e-12 else end for end in (weight - delta, weight + delta))
+        return f"[{low:.{digits}g}, {high:.{digits}g}]"
+
     ax = new_axes(ax, "draw_network")
-    sizes = [model.n_features, *(w.shape[1] for w in model.weights)]
-    first, nodes = np.cumsum([0, *sizes]).tolist(), []
-    for layer, unit in ((layer, unit) for layer, size in enumerate(sizes) for unit in range(size)):
-        place = (2.0 * layer, 2.0 * ((sizes[layer] - 1) / 2 - unit))
-        value = model.biases[layer - 1][unit] if layer else 0
-        bias = (biases or {}).get((layer - 1, unit), f"{value:.{digits}g}") if value else ""
-        nodes.append(Node(*_unit(model, layer, unit), place, bias))
-    edges = [
-        Edge(first[layer] + i, first[layer + 1] + j, float(w), _interval(float(w), delta, digits))
-        for layer, weights in enumerate(model.weights)
-        for (i, j), w in np.ndenumerate(weights)
-    ]
-    draw_graph(ax, nodes, edges, labels=True, at=0.33, colour=sign_colour)  # away from the middle, where lines cross
+    sizes, layers = [model.n_features, *(w.shape[1] for w in model.weights)], []
+    for k, size in enumerate(sizes):
+        kind = "relu" if 0 < k < len(model.weights) else "output" if k else "input"
+        letter, own = ("y" if k else "x"), [""] * size
+        names = [f"{letter}{unit + 1}" for unit in range(size)] if size > 1 else [letter]
+        names = [model.activations[k - 1]] * size if kind == "relu" else names
+        if k:
+            own = [f"{b:.{digits}g}" if b else "" for b in model.biases[k - 1]]
+            own = [(biases or {}).get((k - 1, unit), text) if text else "" for unit, text in enumerate(own)]
+        layers.append([DrawnUnit(n, kind, y, b) for n, y, b in zip(names, heights(size, 2.0), own, strict=True)])
+    draw_layers(ax, layers, model.weights, told, at=0.33, colour=sign_colour)  # in the middle lines cross
     return ax
-
-
-def _unit(model: FeedForward, layer: int, unit: int) -> tuple[str, str]:
-    """Name and kind of a unit."""
-    outputs = model.weights[-1].shape[1]
-    if layer == 0:
-        return (f"x{unit + 1}" if model.n_features > 1 else "x"), "input"
-    if layer == len(model.weights):
-        return (f"y{unit + 1}" if outputs > 1 else "y"), "output"
-    return model.activations[layer - 1], "relu"
-
-
-def _interval(weight: float, delta: float | None, digits: int) -> str:
-    if delta is None:
-        return f"{weight:.{digits}g}"
-    low, high = (0.0 if abs(end) < 1e-12 else end for end in (weight - delta, weight + delta))
-    return f"[{low:.{digits}g}, {high:.{digits}g}]"
 
 
 def _title(ax: Axes, text: str) -> None:

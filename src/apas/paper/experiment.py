@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from apas._atomic import write_text
+from apas._atomic import refusing, write_text
 from apas._sanitise import for_html
 from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
@@ -81,7 +81,7 @@ def run_experiment(
     if not results:
         raise InputError(f"{str(place)!r} must hold finished units of {label}, got none; run it without `--finished`.")
     tables, files, without = experiment.tables(results), [], ""
-    try:
+    with refusing(f"{str(place)!r} must be a folder to write to, got"):
         for name, table in tables.items():
             files += [place / f"{name}.csv", place / f"{name}.md"]
             write_text(files[-2], csv_text(table, index=False, float_format="%.6g"))
@@ -90,8 +90,6 @@ def run_experiment(
             files += experiment.figures(results, place)
         except MissingExtra as missing:
             without = str(missing)
-    except OSError as error:
-        raise InputError(f"{str(place)!r} must be a folder to write to, got: {error.strerror or error}.") from None
     return ExperimentOutcome(tables, tuple(files), without, getattr(experiment, "left_out", str)())
 
 
@@ -203,12 +201,10 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         f"<title>The paper, reproduced</title><style>\n{package_text('page.css')}</style>"
     )
     body, path = "\n".join(parts), Path(folder) / PAGE
-    try:
+    with refusing(f"{str(path)!r} must be a file to write to, got"):
         tables = "\n\n".join(markdown_table(table) for table in made_with.values())
         write_text(path.with_name(MADE_WITH), f"Made by `{command}`.\n\n{tables}\n")
         write_text(path, f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
-    except OSError as error:
-        raise InputError(f"{str(path)!r} must be a file to write to, got: {error.strerror or error}.") from None
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from apas.display.graphs import Edge, Node, draw_graph, weight_colour
+from apas._typing import Array
 from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, new_figure
+from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
 from apas.paper.store import Unit
-from apas.theory.formula import Formula
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
 from apas.theory.hardness import (
     Answer,
+    Formula,
     GadgetUnit,
     Reduction,
     clause_unit,
@@ -171,26 +173,38 @@ def figures(results: Results, folder: Path | str) -> list[Path]:
     return gadgets + save_figure(figure, folder, "hardness-network")
 
 
-_LETTERS = ("chi", "p", "q", "t")
-
-
 def draw_gadgets() -> Any:
     """Draw the five gadgets, each with what it does."""
     figure, axes = new_figure(1, 5, feature="draw_gadgets", figsize=(15, 3.6))
-    negated, clause, both = clause_unit([-1]), clause_unit([1, -2, 3]), discretizer_units(0)
-    chis = ["chi 1", "chi 2", "chi 3"]
-    pictures: list[tuple[str, str, list[Node], list[Edge]]] = [
-        ("Generating", "shifts move chi to any number\nfrom 0 to 1", *_units(["x"], [generating_unit()], ["chi"])),
-        ("Discretizer", "p + q is 1 where chi is 0 or 1,\nless between", *_units(["chi"], both, ["p", "q"])),
-        ("Negation", "not x is 1 - chi, so what is\nmissing to truth is chi", *_units(["chi"], [negated], ["t"])),
-        ("Clause", "x1 or not x2 or x3:\nt is 1 if none is true, else 0", *_units(chis, [clause], ["t"])),
-        ("Conjunction and end", "at or above 0 only if the assignment\nnearest to the chi breaks no clause", *_end()),
+    chis, negation, clause = ["chi 1", "chi 2", "chi 3"], [clause_unit([-1])], [clause_unit([1, -2, 3])]
+    names = ["p 1, q 1", "...", "p n, q n", "t 1", "...", "t m"]
+    ends = [DrawnUnit(name, "relu" if name != "..." else "", 2.0 - 0.8 * i) for i, name in enumerate(names)]
+    nan = math.nan  # no line from the dots
+    end = [ends, [DrawnUnit("z", "output", 0.0, "gap/2 - n")]], np.array([[1, nan, 1, -1, nan, -1]]).T
+    pictures = [
+        ("Generating", "shifts move chi to any number\nfrom 0 to 1", _units(["x"], [generating_unit()], ["chi"])),
+        ("Discretizer", "p + q is 1 where chi is 0 or 1,\nless between", _units(["chi"], discretizer_units(0), "pq")),
+        ("Negation", "not x is 1 - chi, so what is\nmissing to truth is chi", _units(["chi"], negation, "t")),
+        ("Clause", "x1 or not x2 or x3:\nt is 1 if none is true, else 0", _units(chis, clause, "t")),
+        ("Conjunction and end", "at or above 0 only if the assignment\nnearest to the chi breaks no clause", end),
     ]
-    for ax, (title, text, nodes, edges) in zip(axes, pictures, strict=True):
-        draw_graph(ax, nodes, edges, labels=True)
+    for ax, (title, text, (layers, weights)) in zip(axes, pictures, strict=True):
+        draw_layers(ax, layers, [weights])
         ax.set_title(title, loc="left", fontweight="bold")
         ax.text(0.5, -0.02, text, transform=ax.transAxes, ha="center", va="top", fontsize=9)
     return figure
+
+
+def _units(
+    inputs: Sequence[str], units: Sequence[GadgetUnit], names: Sequence[str]
+) -> tuple[list[list[DrawnUnit]], Array]:
+    """Units of one layer and what enters them."""
+    kind, weights = "input" if inputs[0] == "x" else "relu", np.full((len(inputs), len(units)), math.nan)
+    for j, unit in enumerate(units):
+        weights[list(unit.weights), j] = list(unit.weights.values())
+    layers = [[DrawnUnit(name, kind, y) for name, y in zip(inputs, heights(len(inputs), 1.0), strict=True)]]
+    each = zip(names, heights(len(units), 1.0), units, strict=True)
+    return [*layers, [DrawnUnit(name, "relu", y, str(unit.bias)) for name, y, unit in each]], weights
 
 
 def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
@@ -198,45 +212,27 @@ def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
     # All parameters move by up to delta, those that are not drawn as well.
     ax = new_axes(ax, "draw_reduction")
     n, m = hard.formula.variables, len(hard.formula.needed)
-    chi, p, q, t = ([f"{letter} {i + 1}" for i in range(k)] for letter, k in zip(_LETTERS, (n, n, n, m), strict=True))
-    names = [["x"], chi, [*p, *q, *t], ["z"]]
-    order = [[0], list(range(n)), [*(k for i in range(n) for k in (i, n + i)), *range(2 * n, len(names[2]))], [0]]
-    nodes: list[Node] = []
-    where: dict[tuple[int, int], int] = {}
-    for layer, (column, units) in enumerate(zip(names, order, strict=True)):
-        kind, spacing = ("input", "relu", "relu", "output")[layer], max(1.0, (len(names[2]) - 1) / max(1, len(units)))
-        for rank, unit in enumerate(units):
-            bias = "" if layer == 0 else f"{hard.model.biases[layer - 1][unit]:.4g}"
-            where[layer, unit] = len(nodes)
-            place = (3.4 * layer, spacing * ((len(units) - 1) / 2 - rank))
-            nodes.append(Node(column[unit], kind, place, bias))
-    edges = [
-        Edge(where[layer, i], where[layer + 1, j], float(w))
-        for layer, weights in enumerate(hard.model.weights)
-        for (i, j), w in np.ndenumerate(weights)
-        if w or layer == 0
-    ]
-    draw_graph(ax, nodes, edges, labels=False)
+    chi, p, q, t = (
+        [f"{letter} {i + 1}" for i in range(k)] for letter, k in zip(("chi", *"pqt"), (n, n, n, m), strict=True)
+    )
+    names, layers = [["x"], chi, [*p, *q, *t], ["z"]], []
+    weights = [hard.model.weights[0], *(np.where(w == 0, math.nan, w) for w in hard.model.weights[1:])]
+    for k, (column, kind) in enumerate(zip(names, ("input", "relu", "relu", "output"), strict=True)):
+        biases = [f"{bias:.4g}" for bias in hard.model.biases[k - 1]] if k else [""]
+        # of each variable p and q stand one above the other
+        order = (
+            [*(unit for i in range(n) for unit in (i, n + i)), *range(2 * n, 2 * n + m)]
+            if k == 2
+            else range(len(column))
+        )
+        spaced = heights(len(column), max(1.0, (2 * n + m - 1) / max(1, len(column))))
+        places = dict(zip(order, spaced, strict=True))
+        layers.append([DrawnUnit(name, kind, places[i], biases[i]) for i, name in enumerate(column)])
+    draw_layers(ax, layers, weights, None, width=3.4)
     ax.set_title(str(hard.formula), loc="left", fontsize=10)
     handles = []
-    for w in sorted({e.weight for e in edges}):
+    for w in np.unique(np.concatenate([matrix[~np.isnan(matrix)] for matrix in weights])):
         label = f"weight {w:g}" + (", chooses the assignment" if w == 0 else "")
         handles += ax.plot([], [], color=weight_colour(w), label=label)
     ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles), frameon=False)
     return ax
-
-
-def _units(inputs: Sequence[str], units: Sequence[GadgetUnit], names: Sequence[str]) -> tuple[list[Node], list[Edge]]:
-    """Units of one layer and what enters them."""
-    kind = "input" if inputs[0] == "x" else "relu"
-    nodes = [Node(name, kind, (0.0, (len(inputs) - 1) / 2 - i)) for i, name in enumerate(inputs)]
-    for j, (unit, name) in enumerate(zip(units, names, strict=True)):
-        nodes.append(Node(name, "relu", (2.0, (len(units) - 1) / 2 - j), str(unit.bias)))
-    return nodes, [Edge(i, len(inputs) + j, w) for j, unit in enumerate(units) for i, w in unit.weights.items()]
-
-
-def _end() -> tuple[list[Node], list[Edge]]:
-    names = ["p 1, q 1", "...", "p n, q n", "t 1", "...", "t m"]
-    nodes = [Node(name, "relu" if name != "..." else "", (0.0, 2.0 - 0.8 * i)) for i, name in enumerate(names)]
-    nodes.append(Node("z", "output", (2.0, 0.0), "gap/2 - n"))
-    return nodes, [Edge(i, 6, 1.0 if i < 3 else -1.0) for i in (0, 2, 3, 5)]

@@ -17,6 +17,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
 
 from apas._typing import Floats, Integers
 from apas.certification.methods.sampling import Sampling
@@ -64,8 +66,6 @@ def read_league_table(name: str, seed: int) -> Tables:
     if name not in HALVED:
         tables = read_tables(name, aligned=True)
         return Tables(name, tables.space, _cut(tables.d1, seed), _cut(tables.d2, seed))
-    import pandas as pd
-
     with reading(name):
         frame = pd.read_csv(dataset_path(name))
     y = (frame[HALVED[name]] == ("P" if name == "no2" else 1)).to_numpy()
@@ -83,18 +83,11 @@ def _cut(part: Part, seed: int) -> Part:
     return Part(part.raw.iloc[rows].reset_index(drop=True), part.X[rows].copy(), part.y[rows].copy())
 
 
-def league_files(name: str) -> tuple[str, ...]:
-    """Names of the datasets that a table is read from."""
-    return (name,) if name in HALVED else files_of(name)
-
-
 Fit = Callable[[Floats, Integers, Integers, Sequence[int], tuple[str, ...]], list[Any]]
 
 
 def _fit_logistic(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
     """Scikit-learn's logistic regression with its defaults, as a network without hidden units."""
-    from sklearn.linear_model import LogisticRegression
-
     fitted = (LogisticRegression(max_iter=1000).fit(X[line], y[line]) for line in rows)
     return [FeedForward([m.coef_.T], [m.intercept_], feature_names=names) for m in fitted]
 
@@ -224,7 +217,7 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
     seeds = how.pop("seeds")
     kinds = [kind for kind in MODELS if kind != TREES or not left_out()]
     return [
-        Unit("league", explain, {"table": name, "kind": kind, "seed": seed, **how}, league_files(name))
+        Unit("league", explain, {"table": name, "kind": kind, "seed": seed, **how}, files_of(name))
         for seed in range(seeds)  # outermost, so that what is done early covers all tables
         for name in names
         for kind in kinds
@@ -264,7 +257,10 @@ def _offers(ground: Ground, refits: Mapping[str, Refits], knobs: bool) -> Iterat
             known = None if process is None else refits[process]
             line = {"method": name, "certified": method.certified, "processes": [process] if process else [*PROCESSES]}
             for knob, variant in _variants(method.make(ground.base, known), knobs):
-                options = _certifying(known) if method.certified else {"delta": 0}
+                options: dict[str, Any] = {"delta": 0}
+                if method.certified:
+                    listed = ObservedShifts(_all_refits(known), process="a refit on a bootstrap sample with a new seed")
+                    options = {"delta": 1.0, "shifts": listed, "method": CLAIM}
                 answer, seconds = _generated(ground, variant, options)
                 yield {**line, "knob": knob, "seconds": seconds}, answer
 
@@ -276,11 +272,6 @@ def _variants(source: Any, knobs: bool) -> Iterator[tuple[str, Any]]:
     for value in values if knobs else ():
         if value != getattr(source, name):
             yield f"{name} = {value:g}", replace(source, **{name: value})
-
-
-def _certifying(refits: Refits | None) -> dict[str, Any]:
-    listed = ObservedShifts(_all_refits(refits), process="a refit on a bootstrap sample with a new seed")
-    return {"delta": 1.0, "shifts": listed, "method": CLAIM}
 
 
 def _generated(ground: Ground, source: Any, options: Mapping[str, Any]) -> tuple[Counterfactuals, float]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+from scipy.stats import binom
 
 from apas._optional import require
 from apas._typing import Floats
 from apas.display.plots import save_figure
 from apas.stats.binomial import clopper_pearson
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SAME, LATER = "bootstrap of D1", "bootstrap of D1 and D2"
 PROCESSES: Final = (SAME, LATER)
@@ -27,8 +26,6 @@ ENOUGH = 0.5  # what finds a row for fewer of the inputs is drawn hollow, and is
 
 def row_table(results: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """A line per row that was found and process that judges it; `made for` is that process, or SAME for surprises."""
-    import pandas as pd
-
     parts = []
     for r in results:
         for line in r["lines"]:
@@ -47,8 +44,6 @@ def row_table(results: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def tables(results: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
     """The league, by table and by cell, the claims, surprises, duels, and the methods' own knobs."""
-    import pandas as pd
-
     rows = row_table(results)
     foreseen = rows[rows["process"] == rows["made for"]]
     plain = foreseen[foreseen["knob"] == ""]
@@ -74,8 +69,6 @@ def tables(results: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
 
 def _cells(results: Sequence[Mapping[str, Any]], rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Figures of a method on a table: shares of what was asked for and of what was found, and means over the latter."""
-    import pandas as pd
-
     asked = pd.DataFrame(
         {**{name: r[name] for name in ("table", "kind", "inputs")}, "process": process}
         | {name: line[name] for name in ("method", "knob", "seconds")}
@@ -119,8 +112,6 @@ def _means(cells: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 def _league(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """A line per method and process, with what it costs against ours on rows that both found."""
-    import pandas as pd
-
     means = _means(cells, ["process", "method"])
     ratios = []
     for process, method in zip(means["process"], means["method"], strict=True):
@@ -141,8 +132,6 @@ def _paired(rows: pd.DataFrame, method: str) -> pd.DataFrame:
 
 def _surprises(surprised: pd.DataFrame, foreseen: pd.DataFrame) -> pd.DataFrame:
     """How rows that were made for refits of D1 fare before those of D1 and D2, beside what they were made for."""
-    import pandas as pd
-
     lines = []
     for (table, method), part in surprised.groupby(["table", "method"], sort=False):
         same = (foreseen["table"] == table) & (foreseen["method"] == method) & (foreseen["process"] == SAME)
@@ -157,9 +146,6 @@ def _surprises(surprised: pd.DataFrame, foreseen: pd.DataFrame) -> pd.DataFrame:
 
 def _claims(rows: pd.DataFrame) -> pd.DataFrame:
     """Certified offers against what they claim: 95 % of the refits, with confidence 0.95 for each row."""
-    import pandas as pd
-    from scipy.stats import binom
-
     lines = []
     for key, part in rows[rows["certified"]].groupby(["method", "process", "table", "kind"], sort=False):
         judges, safe = int(part["judges"].iloc[0]), int(part["safe"].sum())
@@ -176,8 +162,6 @@ def _claims(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _duels(rows: pd.DataFrame) -> pd.DataFrame:
     """On how many tables a rival is clearly valid more often, clearly cheaper, or both, on rows that both found."""
-    import pandas as pd
-
     lines = []
     for process in dict.fromkeys(rows["process"]):
         here = rows[rows["process"] == process]

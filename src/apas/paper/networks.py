@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.special import expit
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
 
 from apas._typing import Floats, Integers
 from apas._validation import check_flag
@@ -142,8 +144,6 @@ class Preparation:
 
 def fit(recipe: Recipe, X: Floats, y: Any, *, seed: int = 0) -> Any:
     """Train a network as the recipe says; the published ones have seed 0."""
-    from sklearn.neural_network import MLPClassifier
-
     steps = {"learning_rate_init": recipe.learning_rate, "batch_size": recipe.batch, "max_iter": recipe.epochs}
     return MLPClassifier((recipe.hidden,), random_state=seed, **steps).fit(X, y)
 
@@ -168,8 +168,6 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
         ...
     apas.errors.InputError: `name` of read_tables must be one of diabetes, no2, sba, credit, got 'iris'.
     """
-    from sklearn.model_selection import train_test_split
-
     check_flag(distinct, "distinct")
     tables = read_tables(name, aligned=aligned, seed=seed)
     recipe, d1, d2 = RECIPES[name], tables.d1, tables.d2

@@ -18,6 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import expit
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
 
 from apas._typing import Floats, Indices, Integers
 from apas.counterfactuals.api import generate
@@ -84,8 +86,6 @@ READERS: Final[dict[str, Callable[[], tuple[Floats, Integers]]]] = {
 
 def network(X: Floats, y: Integers, *, epochs: int, seed: int = SEED) -> FeedForward:
     """Train a network with plain stochastic gradient descent: rate 0.01, batches of 32, no momentum, no decay."""
-    from sklearn.neural_network import MLPClassifier
-
     plain = {"solver": "sgd", "learning_rate_init": RATE, "momentum": 0.0, "nesterovs_momentum": False, "alpha": 0.0}
     trained = MLPClassifier(HIDDEN, batch_size=min(BATCH, len(X)), random_state=seed, **plain)
     for _ in range(epochs):
@@ -110,8 +110,6 @@ def explained(dataset: str) -> ExplainedNetwork:
 
 @lru_cache(maxsize=len(READERS))
 def _explained(dataset: str, version: str) -> ExplainedNetwork:
-    from sklearn.model_selection import train_test_split
-
     with reading(dataset):
         X, y = READERS[dataset]()
     training, testing = train_test_split(np.arange(len(y)), test_size=0.2, stratify=y, random_state=0)

@@ -24,7 +24,7 @@ from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts import certified_model
 from apas.contracts.audit import AuditReport, Outcome
-from apas.contracts.tables import table_cells
+from apas.contracts.certificate_lines import table_cells
 from apas.counterfactuals.result import Counterfactuals, differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
@@ -171,14 +171,14 @@ def plot_data(
     subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: PageDraws
 ) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
-    measured = None if later is None else later.measured
+    measured, known = None if later is None else later.measured, subject.rows.readings
     searched = any(radius.per_test for radius in subject.radii or ())
     marked = measured if later is not None and later.comparable else None
     marked = marked if marked is not None and math.isfinite(marked.delta) else None
     return {
         **{f"{name}s": [line[name] for line in lines] for name in ("label", "verdict", "outcome")},
         "marks": [line["marks"] for line in lines],
-        "margins": [reading.margin for reading in subject.rows.readings or ()],
+        "margins": [_number(m) for m in ([] if known is None else known.margins[:, 0].tolist())],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
         "curves": drawn.curves and drawn.curves.to_dict(),
         "histograms": drawn.bars and drawn.bars.to_dict(),

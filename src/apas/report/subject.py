@@ -25,7 +25,7 @@ from apas.certification.results import Certificates
 from apas.certification.robust_fraction import FractionCurves, robust_fraction
 from apas.contracts import certificate_file, certified_model as certified
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
-from apas.contracts.tables import table_digest
+from apas.contracts.certificate_lines import table_digest
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import at_least, at_most, plain
 from apas.display.progress import Progress

@@ -18,7 +18,7 @@ from apas._random import Stream
 from apas._typing import Array, Bools, Floats
 from apas._validation import check_integer
 from apas.errors import InputError, Unsupported
-from apas.models.base import Model, Parameters, Scaled, offers
+from apas.models.base import Capability, Model, Parameters, Scaled, offers
 from apas.models.dense_chain import DenseChain
 from apas.models.forward import ACTIVATIONS
 from apas.shifts.box_rounding import inside_box
@@ -220,8 +220,7 @@ class ShiftSet(Protocol):
         """Everything needed to build the set again, as JSON values."""
 
 
-@runtime_checkable
-class OtherMoves(Protocol):
+class OtherMoves(Capability, Protocol):
     """A set in which something else moves than the parameters of the model: its rows, or the model as a whole."""
 
     def coordinates(self, model: Model) -> Parameters:
@@ -231,7 +230,6 @@ class OtherMoves(Protocol):
         """Parameters of the model that a direction stands for."""
 
 
-@runtime_checkable
 class MovesInput(OtherMoves, Protocol):
     """A set in which the row moves, and perhaps the parameters of the model too."""
 
@@ -242,8 +240,7 @@ class MovesInput(OtherMoves, Protocol):
         """Parameters of the model where the coordinates have such values."""
 
 
-@runtime_checkable
-class Embedded(Protocol):
+class Embedded(Capability, Protocol):
     """A set as worst-case methods see it: as moves of the parameters of a dense chain."""
 
     shifts: Any
@@ -253,39 +250,34 @@ class Embedded(Protocol):
     chain: DenseChain
 
 
-@runtime_checkable
-class OnPoints(Protocol):
+class OnPoints(Capability, Protocol):
     """A set whose models read the rows in the user's units, each with a preprocessing of its own."""
 
     def point_margins(self, model: Model, points: Any, target: Any, directions: Floats, delta: Sizes) -> Floats:
         """Margins of rows in the user's units on every shifted model, shape (directions, rows)."""
 
 
-@runtime_checkable
-class Bounded(Protocol):
+class Bounded(Capability, Protocol):
     """A set with a worst case: something can be said about every one of its shifts."""
 
     def geometry(self, parameters: Parameters) -> Geometry | None:
         """The set around the parameters, per unit of delta, which is bounded and searched; None if it has none."""
 
 
-@runtime_checkable
-class Unbounded(Protocol):
+class Unbounded(Capability, Protocol):
     """A set that knows why it has no worst case."""
 
     #: Why, as the clause of a sentence that goes on: ", so nothing can be said about every one of them".
     no_worst_case: str
 
 
-@runtime_checkable
-class Listed(Protocol):
+class Listed(Capability, Protocol):
     """A set of models that can be counted: draw number i is model number i, and none is drawn twice."""
 
     models: Sequence[Model]
 
 
-@runtime_checkable
-class Elliptical(Protocol):
+class Elliptical(Capability, Protocol):
     """A set whose draws are as likely in all directions once its root is taken off: normal, or of an ellipsoid."""
 
     def root(self, parameters: Parameters) -> Floats:
@@ -295,8 +287,7 @@ class Elliptical(Protocol):
         """The share of s with ``s . e >= -ratio``, for whatever e of length 1."""
 
 
-@runtime_checkable
-class LinearShare(Protocol):
+class LinearShare(Capability, Protocol):
     """A set of which is known how often a margin that is linear in the shift is kept."""
 
     def linear_share(self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: Any) -> Ends:
@@ -307,8 +298,7 @@ class LinearShare(Protocol):
         """
 
 
-@runtime_checkable
-class InOrder(Protocol):
+class InOrder(Capability, Protocol):
     """A list of models that may stand in the order of their training, none left out, and may grow by further ones."""
 
     in_order: bool
@@ -324,39 +314,34 @@ def in_training_order(shifts: object) -> bool:
     return offers(shifts, InOrder) and shifts.in_order
 
 
-@runtime_checkable
-class DefaultDelta(Protocol):
+class DefaultDelta(Capability, Protocol):
     """A set of which a size goes without saying."""
 
     default_delta: float
 
 
-@runtime_checkable
-class MeasuredAt(Protocol):
+class MeasuredAt(Capability, Protocol):
     """A set whose distribution has other words at other sizes of the shifts."""
 
     def measure_at(self, parameters: Parameters, deltas: Floats) -> str:
         """What `ShiftSet.measure` says, of shifts of these sizes."""
 
 
-@runtime_checkable
-class Magnitudes(Protocol):
+class Magnitudes(Capability, Protocol):
     """A set that knows better than by its radii how large the numbers behind margins get."""
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """Per row a number of the size of those behind any margin, on any shifted model."""
 
 
-@runtime_checkable
-class Measurable(Protocol):
+class Measurable(Capability, Protocol):
     """A set that grows with delta, and can say from which delta on a model lies in it."""
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The least delta at which `contains` holds, but for rounding; infinite if there is none."""
 
 
-@runtime_checkable
-class Normed(Protocol):
+class Normed(Capability, Protocol):
     """A set whose delta is an L_p norm of a change of the parameters, as `measure_shift` measures it."""
 
     order: float
@@ -364,8 +349,7 @@ class Normed(Protocol):
     is_whole: bool
 
 
-@runtime_checkable
-class Refitted(Protocol):
+class Refitted(Capability, Protocol):
     """A set of models whose last layer is fitted again on other data; nothing is drawn from it."""
 
     #: Why not, as a clause.
@@ -375,16 +359,14 @@ class Refitted(Protocol):
         """The training table behind a model."""
 
 
-@runtime_checkable
-class Incomplete(Protocol):
+class Incomplete(Capability, Protocol):
     """A set of which a file holds only a part."""
 
     #: What is missing and how to pass it, as a clause.
     missing: str
 
 
-@runtime_checkable
-class Fingerprinted(Protocol):
+class Fingerprinted(Capability, Protocol):
     """A set of models that exist, known by their fingerprints; without `Listed`, by nothing else."""
 
     #: SHA-256 of each model, in the order of the draws.
@@ -413,8 +395,7 @@ NORMAL_WORDS = ShiftWords(
 )
 
 
-@runtime_checkable
-class Worded(Protocol):
+class Worded(Capability, Protocol):
     """A set in which a shift is something else than a change of parameters up to a limit."""
 
     words: ShiftWords

@@ -11,7 +11,7 @@ from apas._fields import EqualByContent, Fields
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
-from apas.models.base import Model, Parameters, offers
+from apas.models.base import Model, Parameters, by_delta, offers
 from apas.models.dense_chain import DenseChain, dense_chain
 from apas.shifts import base as sets
 from apas.shifts.base import Box, ShiftSet, ShiftWords, coordinates, magnitudes
@@ -121,14 +121,10 @@ class JointShifts(EqualByContent):
             embedded, scale = self.embed(chain), np.ones(directions.shape[1])
             scale[count:] = self.row.radii(what)  # which the noise has not in its directions
             return embedded.shifted_margins(X, target, directions * scale, delta)
-        deltas = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
-        each = isinstance(target, np.ndarray) and target.shape == (len(X),)
-        for value in np.unique(deltas).tolist():
-            rows = np.flatnonzero(deltas == value)
-            moved = self.row.moved(model, X[rows], directions[:, count:], value)
-            wanted = target[rows] if each else target
+        for size, rows, wanted in by_delta(delta, target, len(X)):
+            moved = self.row.moved(model, X[rows], directions[:, count:], size)
             for i, direction in enumerate(directions):
-                margins[i, rows] = model.shifted_margins(moved[i], wanted, direction[None, :count], value)[0]
+                margins[i, rows] = model.shifted_margins(moved[i], wanted, direction[None, :count], size)[0]
         return margins
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:

@@ -14,7 +14,7 @@ from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas._validation import read_only
 from apas.errors import InputError
-from apas.models.base import Dense, Model, Named, Parameters, Raw, ReadsCells, Scaled, offers
+from apas.models.base import Dense, Model, Named, Parameters, Raw, ReadsCells, Scaled, by_delta, offers
 from apas.models.dense_chain import DenseChain
 from apas.models.predictor import is_coded
 from apas.shifts.base import Box, ShiftWords, magnitudes
@@ -163,17 +163,14 @@ class InputNoise(EqualByContent):
                 f"`features` of InputNoise must name columns of numbers, but {name!r} holds categories or missing "
                 "cells, which cannot move by a little; name the others."
             )
-        deltas = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
-        each = isinstance(target, np.ndarray) and target.shape == (len(X),)
-        for value in np.unique(deltas):  # rows that share a delta share the noise
-            rows = np.flatnonzero(deltas == value)
-            noise = self._noise(model, directions, float(value))
+        for size, rows, wanted in by_delta(delta, target, len(X)):
+            noise = self._noise(model, directions, size)
             count = max(1, NUMBERS // max(1, X[rows].size))
             for first in range(0, len(noise), count):
                 some = noise[first : first + count]
                 moved = (X[rows][None] + some[:, None]).reshape(-1, X.shape[1])
-                wanted = np.tile(target[rows], len(some)) if each else target
-                margins[first : first + count, rows] = model.margin(moved, wanted).reshape(len(some), -1)
+                each = np.tile(wanted, len(some)) if np.ndim(wanted) else wanted
+                margins[first : first + count, rows] = model.margin(moved, each).reshape(len(some), -1)
         return margins
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
@@ -184,10 +181,9 @@ class InputNoise(EqualByContent):
             return magnitudes(model, farthest, target, still, 0.0)
         sizes = magnitudes(model, X, target, still, 0.0)
         if offers(model, Scaled):  # measured, so only at rows that the noise can lead to
-            for value in np.unique(deltas):
-                rows, ends = np.flatnonzero(deltas == value), np.array([[-1.0], [1.0]])
-                for end in X[rows] + self._noise(model, ends * np.ones(X.shape[1]), float(value))[:, None]:
-                    sizes[rows] = np.maximum(sizes[rows], magnitudes(model, end, target, still, 0.0))
+            for size, rows, wanted in by_delta(deltas, target, len(X)):
+                for end in X[rows] + self._noise(model, np.outer([-1.0, 1.0], np.ones(X.shape[1])), size)[:, None]:
+                    sizes[rows] = np.maximum(sizes[rows], magnitudes(model, end, wanted, still, 0.0))
         return sizes
 
     def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:

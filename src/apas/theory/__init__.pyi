@@ -1,4 +1,3 @@
-from apas.theory.formula import Formula as Formula, read_dimacs as read_dimacs
 from apas.theory.gadgets import (
     LemmaCheck as LemmaCheck,
     PaperGadgets as PaperGadgets,
@@ -8,10 +7,12 @@ from apas.theory.gadgets import (
 from apas.theory.hardness import (
     Answer as Answer,
     DistinctRealizations as DistinctRealizations,
+    Formula as Formula,
     Neighbourhood as Neighbourhood,
     Reduction as Reduction,
     distinct_realizations as distinct_realizations,
     failing_neighbourhood as failing_neighbourhood,
+    read_dimacs as read_dimacs,
     reduction as reduction,
 )
 from apas.theory.natural import (

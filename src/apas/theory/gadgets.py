@@ -24,8 +24,7 @@ from apas.certification.certificate import Witness
 from apas.errors import InputError, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.shifts.linf import LinfShifts
-from apas.theory.formula import Formula, check_assignment
-from apas.theory.hardness import read_witness
+from apas.theory.hardness import Formula, check_assignment, read_witness
 
 Interval = tuple[Fraction, Fraction]
 ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import expit, stdtr
 
 from apas._random import Stream, entropy_of
 from apas._typing import Bools, Floats
@@ -60,8 +61,6 @@ class Moments:
 
 def t_test(moments: Moments, alternative: str) -> tuple[Floats, Floats]:
     """Student's t and its p-value, per column, that the expectation is 0: exact for normal numbers."""
-    from scipy.special import stdtr
-
     # numbers that are all the same have t = 0 and p = 1 if they are 0, else an infinite t
     error = np.sqrt(moments.variance / moments.count)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -322,8 +321,6 @@ def _threshold(model: Model) -> tuple[float, bool]:
 
 
 def _read(margins: Floats, offset: float, logistic: bool) -> Floats:
-    from scipy.special import expit
-
     values = expit(margins + offset) if logistic else margins + offset
     if not np.isfinite(values).all():
         raise InputError("`shifts` must give models whose outputs are numbers, got one that is not finite.")

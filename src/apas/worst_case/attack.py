@@ -10,13 +10,13 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._typing import Array, Bools, Floats, Indices, Integers
-from apas.models.base import Differentiable, Parameters
+from apas.models.base import Capability, Differentiable, Parameters
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, by_units, derivative, lowest, shape_of
 from apas.shifts.base import Box
@@ -357,8 +357,7 @@ COORDINATES, PASSES, TOGETHER = 512, 4, 32
 SOFTNESS, SOFT_SHARE = (0.1, 0.05, 0.2, 0.3, 0.0), 0.6
 
 
-@runtime_checkable
-class ConvexSet(Protocol):
+class ConvexSet(Capability, Protocol):
     """A convex set of shifts around 0, and what a descent inside it needs."""
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:

@@ -29,7 +29,7 @@ from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import Chained, offers
-from apas.models.forward import parameter_gradients
+from apas.models.forward import gradients
 from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball import is_exact_ball
@@ -63,7 +63,7 @@ class FailingShift:
         box = self.box
         X = np.repeat(box.x[None, :], len(points), axis=0)
         wanted = np.full(len(points), box.wanted, dtype=np.intp)
-        return parameter_gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points))
+        return gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points), by_input=False)
 
 
 def failing_shift(question: Question, row: int, found: Split) -> Witness | None:

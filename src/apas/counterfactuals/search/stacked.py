@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from apas.certification.question import Draws, LeastDraws, Question
 from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.space.encoder import CodedModel, Piece, Pieces, pieces_of
 from apas.errors import ApasError, InputError, Unsupported
-from apas.models.base import Dense, Model, Raw, class_indices, offers
+from apas.models.base import Capability, Dense, Model, Raw, class_indices, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, margins_from_scores
@@ -183,16 +183,14 @@ class DrawnModels:
                 yield question.directions(self.stream, start, stop).copy()
 
 
-@runtime_checkable
-class Relistable(Protocol):
+class Relistable(Capability, Protocol):
     """A listed set that can be made of other models: of a part of them, or of the same ones read in another way."""
 
     def with_models(self, models: Sequence[Any]) -> ShiftSet:
         """The same set of other models."""
 
 
-@runtime_checkable
-class AsTheyAre(Protocol):
+class AsTheyAre(Capability, Protocol):
     """A listed set whose draw number i is, with delta 1, model number i as it is."""
 
     def margins_read(

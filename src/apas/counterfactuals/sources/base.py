@@ -13,7 +13,7 @@ from apas._typing import Array, Bools, Floats
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import FeatureSpace
-from apas.models.base import Model, Raw, encoded_rows, needs_strict, offers, predicted_classes, valid
+from apas.models.base import Capability, Model, Raw, encoded_rows, needs_strict, offers, predicted_classes, valid
 
 _Kept = TypeVar("_Kept")
 
@@ -246,8 +246,7 @@ class CandidateSource(Protocol):
         """Different candidates for one row, allowed by the space and valid on the model."""
 
 
-@runtime_checkable
-class OnePath(Protocol):
+class OnePath(Capability, Protocol):
     """A source that offers a path (`Candidate.path`) before anything else, so that one test has the whole risk."""
 
     @property
@@ -255,8 +254,7 @@ class OnePath(Protocol):
         """Whether it does."""
 
 
-@runtime_checkable
-class OnModelAlone(Protocol):
+class OnModelAlone(Capability, Protocol):
     """A source that may search on the model alone, so that every listed model can certify."""
 
     @property
@@ -264,8 +262,7 @@ class OnModelAlone(Protocol):
         """Whether it does."""
 
 
-@runtime_checkable
-class TakesMissing(Protocol):
+class TakesMissing(Capability, Protocol):
     """A source that can start from rows with missing cells, which are NaN among the numbers."""
 
     @property
@@ -273,16 +270,14 @@ class TakesMissing(Protocol):
         """Whether it does."""
 
 
-@runtime_checkable
-class SetsUp(Protocol):
+class SetsUp(Capability, Protocol):
     """A source with something to set up once for all rows, before the time of the searches begins."""
 
     def set_up(self, search: Search) -> None:
         """Do so; the search is that of the first row."""
 
 
-@runtime_checkable
-class ForRows(Protocol):
+class ForRows(Capability, Protocol):
     """A source that holds something for each of the inputs."""
 
     def check_rows(self, rows: int) -> None:

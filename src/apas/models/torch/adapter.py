@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.base import ROUNDING, ModelWrapper, Parameters, by_delta, class_indices, not_fitted
+from apas.models.base import ROUNDING, Gradients, ModelWrapper, Parameters, by_delta, class_indices, not_fitted
 from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
@@ -81,7 +81,7 @@ MANY = ("logits", "probabilities")  # outputs of one number per class
 _BOOKKEEPING = frozenset(vars(nn.Module()))  # members that PyTorch gives to every module
 
 
-class TorchModel:
+class TorchModel(Gradients):
     """A module in eval mode, copied when it was read, and what its input and output mean."""
 
     # `parameters` are in the order of ``named_parameters()``, tied ones once
@@ -107,13 +107,12 @@ class TorchModel:
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the modules ``parameters + delta * direction``, shape (directions, rows)."""
-        wanted = class_indices(self.classes, target, len(X))
         margins = np.empty((len(directions), len(X)))
-        for size, rows in by_delta(delta, len(X)):
+        for size, rows, wanted in by_delta(delta, class_indices(self.classes, target, len(X)), len(X)):
             part = np.empty((len(directions), len(rows)))
             for some, raw in self._passes.shifted(X[rows], directions, size):
-                part[some] = self._head.margins(raw, wanted[rows])
-            self._rounding.settle(part, X[rows], wanted[rows], directions, size)
+                part[some] = self._head.margins(raw, wanted)
+            self._rounding.settle(part, X[rows], wanted, directions, size)
             margins[:, rows] = part
         return margins
 
@@ -128,15 +127,8 @@ class TorchModel:
         predicted = scores.argmax(axis=1) if scores.shape[1] > 2 else np.ones(len(X), dtype=np.intp)
         return self._rounding.scale(X, predicted, delta, float(radii.max()))
 
-    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        wanted = class_indices(self.classes, target, len(X))
-        return gradients(self._passes, self._head, X, wanted, moves, by_input=True)
-
-    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        wanted = class_indices(self.classes, target, len(X))
-        return gradients(self._passes, self._head, X, wanted, moves, by_input=False)
+    def _gradients(self, *given: Any, by_input: bool) -> tuple[Floats, Floats]:
+        return gradients(self._passes, self._head, *given, by_input=by_input)
 
     def dense_chain(self) -> DenseChain | None:
         """The module as a dense network in which its parameters stand, if `torch.fx` shows it to be one."""
