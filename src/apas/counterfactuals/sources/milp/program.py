@@ -16,7 +16,7 @@ import numpy as np
 from apas._typing import Bools, Floats
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, Changes, UnitRanges, unit_ranges
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, activate, activation_range, derivative
+from apas.models.forward import activate, activation_range, derivative
 from apas.optimize.program import Program, ProgramBuilder, power_above
 
 #: Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
@@ -112,13 +112,7 @@ def count_columns(net: FeedForward, ranges: UnitRanges, goal: Contrast) -> int:
 
 
 def write_units(
-    writer: ProgramBuilder,
-    total: int,
-    net: FeedForward,
-    changes: Changes,
-    ranges: UnitRanges,
-    needs: _Sides,
-    goal: Contrast,
+    writer: ProgramBuilder, total: int, net: FeedForward, changes: Changes, ranges: UnitRanges, goal: Contrast
 ) -> tuple[Floats, Floats, list[tuple[Any, ...]]]:
     """Write the hidden units, of so many columns in `total`; returns the scores as ``form @ v + const``, and phases."""
     form, const, phases = np.zeros((len(changes.base), total)), changes.base, list[tuple[Any, ...]]()
@@ -134,68 +128,22 @@ def write_units(
             scale = float(power_above(max(abs(least[k]), abs(most[k]))))
             a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
             after[k, a] = scale
-            ends = float(low[k]), float(high[k])
-            unit = _Unit(writer, phases, (i, k), a, scale, form[k], float(const[k]), *ends, float(weight[k]))
-            if name == "hard_tanh":
-                unit.add_clip(large=bool(large[k]), small=bool(small[k]))
-            else:
-                unit.add_kink(0.0 if name == "relu" else LEAKY_SLOPE, large=bool(large[k]), small=bool(small[k]))
+            columns, value, ends = np.flatnonzero(form[k]), np.zeros(total), (float(low[k]), float(high[k]))
+            value[a] = scale
+            clips = name == "hard_tanh"
+            for sign in (-1.0, 1.0) if clips else (1.0, -1.0):
+                if not (small[k] if sign > 0 else large[k]):
+                    continue
+                # beyond its other end a clip is that end, as the column of the activation says
+                at = ends if not clips else (max(ends[0], -1.0), ends[1]) if sign > 0 else (ends[0], min(ends[1], 1.0))
+                own = columns, form[k, columns], float(const[k])
+                binary = writer.bound_activation(a, sign, own, name, *at, scale=scale)
+                if binary is not None:
+                    kink, way = (sign, -sign) if clips else (0.0, 1.0)
+                    width = ends[1] - ends[0]
+                    phases.append((binary, i, k, value, form[k], own[2], width, kink, way, float(weight[k])))
         form, const = net.weights[i + 1].T @ after, after_const @ net.weights[i + 1] + net.biases[i + 1]
     return form, const, phases
-
-
-@dataclass(frozen=True)
-class _Unit:
-    """Rows between the activation of a unit, ``scale * v[a]``, and its pre-activation, ``form @ v + const``."""
-
-    writer: ProgramBuilder
-    phases: list[tuple[Any, ...]]
-    place: tuple[int, int]
-    a: int
-    scale: float
-    form: Floats
-    const: float
-    low: float
-    high: float
-    weight: float
-
-    def phase(self, kink: float, sign: float) -> int:
-        """A binary that says on which side of a kink the unit is."""
-        column, value = self.writer.binary(), np.zeros(len(self.form))
-        value[self.a] = self.scale
-        width = self.high - self.low
-        self.phases.append((column, *self.place, value, self.form, self.const, width, kink, sign, self.weight))
-        return column
-
-    def at_most(self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0) -> None:
-        """Bound the activation by slope * z + height + when[1] * v[when[0]]; with sign -1 both sides are negated."""
-        values = -slope * self.form
-        values[self.a] += self.scale
-        if when is not None:
-            values[when[0]] -= sign * when[1]
-        side = slope * self.const + sign * height
-        self.writer.row(None, values, *((-np.inf, side) if sign > 0 else (side, np.inf)))
-
-    def add_kink(self, slope: float, *, large: bool, small: bool) -> None:
-        """Relu, or leaky relu with its slope left of 0: the larger of two lines."""
-        if small:
-            self.at_most(1.0, 0.0, sign=-1.0)
-            if slope:
-                self.at_most(slope, 0.0, sign=-1.0)
-        if large:
-            alive, rest = self.phase(0.0, 1.0), 1 - slope
-            self.at_most(1.0, -rest * self.low, (alive, rest * self.low))
-            self.at_most(slope, 0.0, (alive, rest * self.high))
-
-    def add_clip(self, *, large: bool, small: bool) -> None:
-        """Hard tanh: at most max(z, -1) and, mirrored, at least min(z, 1); its other ends are those of its column."""
-        for needed, sign, low, high in ((large, 1.0, self.low, self.high), (small, -1.0, -self.high, -self.low)):
-            if needed and low >= -1:
-                self.at_most(1.0, 0.0, sign=sign)
-            elif needed:
-                free = self.phase(-sign, sign)  # 1: at most z, 0: at most -1
-                self.at_most(1.0, -1 - low, (free, 1 + low), sign)
-                self.at_most(0.0, -1.0, (free, min(high, 1.0) + 1), sign)
 
 
 def _straight_line(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
