@@ -26,11 +26,15 @@ _Sides = list[tuple[Bools, Bools]]
 class PhaseBinaries:
     """Binaries that say in which phase a unit is, that is on which side of a kink its pre-activation lies."""
 
-    def __init__(self, binaries: Sequence[tuple[Any, ...]], activations: Sequence[str]) -> None:
-        # the unit's activation is ``value @ v``, its pre-activation ``form @ v + const`` in a range of this width
-        arrays = [np.array(part) for part in zip(*binaries, strict=True)]
-        self.column, self.layer, self.unit, self.value, self.form = arrays[:5]
-        self.const, self.width, self.kink, self.sign, self.weight = arrays[5:]
+    def __init__(self, binaries: Sequence[tuple[Any, ...]], columns: int, activations: Sequence[str]) -> None:
+        # the unit's activation is ``scale * v[own]``, its pre-activation ``form @ v + const`` in a range of this width
+        forms, *others = zip(*binaries, strict=True)
+        arrays = [np.array(part) for part in others]
+        self.column, self.layer, self.unit, self.own, self.scale, self.const = arrays[:6]
+        self.width, self.kink, self.sign, self.weight = arrays[6:]
+        self.form = np.zeros((len(forms), columns))
+        for row, form in zip(self.form, forms, strict=True):  # later columns are not in it
+            row[: len(form)] = form
         self.groups = [(name, np.flatnonzero(self.layer == i)) for i, name in enumerate(activations)]
 
     def gaps(self, v: Floats) -> Floats:
@@ -38,7 +42,7 @@ class PhaseBinaries:
         z = self.form @ v + self.const
         for name, own in self.groups:
             z[own] = activate(name, z[own])
-        return np.asarray(np.abs(self.value @ v - z) * self.weight)
+        return np.asarray(np.abs(self.scale * v[self.own] - z) * self.weight)
 
 
 @dataclass(frozen=True)
@@ -98,51 +102,38 @@ def gainful_sides(net: FeedForward, goal: Contrast) -> _Sides:
     return found[::-1]
 
 
-def count_columns(net: FeedForward, ranges: UnitRanges, goal: Contrast) -> int:
-    """How many columns `write_units` will add."""
-    count = 0
-    for name, (low, high), (large, small) in zip(net.activations, ranges, gainful_sides(net, goal), strict=False):
-        unsettled = np.isnan(_straight_line(name, low, high)[0])
-        count += int(unsettled.sum())
-        if name == "hard_tanh":
-            count += int((unsettled & large & (low < -1)).sum() + (unsettled & small & (high > 1)).sum())
-        else:
-            count += int((unsettled & large).sum())
-    return count
-
-
 def write_units(
-    writer: ProgramBuilder, total: int, net: FeedForward, changes: Changes, ranges: UnitRanges, goal: Contrast
+    writer: ProgramBuilder, net: FeedForward, changes: Changes, ranges: UnitRanges, goal: Contrast
 ) -> tuple[Floats, Floats, list[tuple[Any, ...]]]:
-    """Write the hidden units, of so many columns in `total`; returns the scores as ``form @ v + const``, and phases."""
-    form, const, phases = np.zeros((len(changes.base), total)), changes.base, list[tuple[Any, ...]]()
-    needs = gainful_sides(net, goal)
-    form[:, : len(changes)] = changes.gain.T
+    """Write the hidden units; returns the scores as ``form @ v + const``, and the phases."""
+    form, const, phases = np.zeros((len(changes.base), len(writer.low))), changes.base, list[tuple[Any, ...]]()
+    form[:, : len(changes)], needs = changes.gain.T, gainful_sides(net, goal)
     for i, (name, weight) in enumerate(zip(net.activations, goal.weights(net), strict=True)):
         (low, high), (large, small) = ranges[i], needs[i]
         slope, height = _straight_line(name, low, high)
         unsettled, slope = np.flatnonzero(np.isnan(slope)).tolist(), np.nan_to_num(slope)
-        after, after_const = slope[:, None] * form, slope * const + height
         least, most = activation_range(name, low, high)
+        scales = power_above(np.maximum(np.abs(least), np.abs(most))).tolist()
+        own = dict.fromkeys(unsettled, 0)
         for k in unsettled:
-            scale = float(power_above(max(abs(least[k]), abs(most[k]))))
-            a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
-            after[k, a] = scale
-            columns, value, ends = np.flatnonzero(form[k]), np.zeros(total), (float(low[k]), float(high[k]))
-            value[a] = scale
-            clips = name == "hard_tanh"
+            scale, ends, clips = scales[k], (float(low[k]), float(high[k])), name == "hard_tanh"
+            own[k] = a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
+            columns = np.flatnonzero(form[k])
+            affine = columns, form[k, columns], float(const[k])
             for sign in (-1.0, 1.0) if clips else (1.0, -1.0):
                 if not (small[k] if sign > 0 else large[k]):
                     continue
                 # beyond its other end a clip is that end, as the column of the activation says
                 at = ends if not clips else (max(ends[0], -1.0), ends[1]) if sign > 0 else (ends[0], min(ends[1], 1.0))
-                own = columns, form[k, columns], float(const[k])
-                binary = writer.bound_activation(a, sign, own, name, *at, scale=scale)
+                binary = writer.bound_activation(a, sign, affine, name, *at, scale=scale)
                 if binary is not None:
                     kink, way = (sign, -sign) if clips else (0.0, 1.0)
-                    width = ends[1] - ends[0]
-                    phases.append((binary, i, k, value, form[k], own[2], width, kink, way, float(weight[k])))
-        form, const = net.weights[i + 1].T @ after, after_const @ net.weights[i + 1] + net.biases[i + 1]
+                    unit = binary, i, k, a, scale, affine[2], ends[1] - ends[0], kink, way, float(weight[k])
+                    phases.append((form[k], *unit))
+        after = np.zeros((len(low), len(writer.low)))
+        after[:, : form.shape[1]] = slope[:, None] * form
+        after[unsettled, list(own.values())] = [scales[k] for k in unsettled]
+        form, const = net.weights[i + 1].T @ after, (slope * const + height) @ net.weights[i + 1] + net.biases[i + 1]
     return form, const, phases
 
 
@@ -236,30 +227,31 @@ def change_program(
     """
     widest, changes = margin is None, budget.changes
     ranges = unit_ranges(net, budget, scores=widest) if ranges is None else ranges
-    largest = budget.distance == "linf" and not widest
-    writer, total = ProgramBuilder(), len(changes) + (largest or widest) + count_columns(net, ranges, goal)
-    writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
-    cost = np.zeros(total)
-    if margin is None:
+    largest, t = budget.distance == "linf" and not widest, len(changes)
+    writer = ProgramBuilder()
+    writer.columns(np.zeros(t), budget.top, integer=changes.integer)
+    if widest:
         low, high = ranges[-1]
         up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
         least, most = low @ up + high @ down + goal.const, high @ up + low @ down + goal.const
-        cost[writer.column(float(least.min()), float(most.min()))] = -1.0
-    else:
-        cost[: len(changes)] = changes.cost * (tie if largest else 1.0)
+        writer.column(float(least.min()), float(most.min()))
     if largest:
-        t = writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
-        cost[t] = 1.0
+        writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
         for columns in _by_feature(budget):
             writer.sparse({t: -1.0, **dict(zip(columns, changes.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
-    form, const, phases = write_units(writer, total, net, changes, ranges, goal)
+    form, const, phases = write_units(writer, net, changes, ranges, goal)
+    cost = np.zeros(len(writer.low))
+    if not widest:
+        cost[:t] = changes.cost * (tie if largest else 1.0)
+    if widest or largest:
+        cost[t] = -1.0 if widest else 1.0
     for signs, offset in zip(goal.signs.T, goal.const, strict=True):
         values = signs @ form + (cost if widest else 0.0)
         writer.row(None, values, (margin or 0.0) - float(signs @ const + offset), np.inf)
     _write_changes(writer, budget, avoid)
     if not largest and not widest and np.isfinite(budget.cost):
         writer.row(None, cost.copy(), -np.inf, budget.cost)
-    binaries = PhaseBinaries(phases, net.activations) if phases else None
+    binaries = PhaseBinaries(phases, len(cost), net.activations) if phases else None
     return ChangeProgram(**vars(writer.finish(cost).scaled_rows()), phases=binaries)
 
 
