@@ -10,8 +10,7 @@ import numpy as np
 
 from apas._validation import check_number
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.milp.changes import network_of
-from apas.counterfactuals.sources.milp.program import Contrast
+from apas.counterfactuals.sources.milp.program import Contrast, network_of
 from apas.counterfactuals.sources.milp.source import MilpSource, Nearest
 from apas.counterfactuals.space.encoder import pieces_of
 from apas.errors import Unsupported

@@ -9,9 +9,14 @@ from enumerable_problems import enumerated, random_problem
 from apas import FeedForward
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import source as attempt
-from apas.counterfactuals.sources.milp.changes import ChangeBudget, possible_changes, unit_ranges
-from apas.counterfactuals.sources.milp.program import change_program
-from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint, network_of
+from apas.counterfactuals.sources.milp.program import (
+    ChangeBudget,
+    change_program,
+    network_of,
+    possible_changes,
+    unit_ranges,
+)
+from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.forward import activate

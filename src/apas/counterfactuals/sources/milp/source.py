@@ -16,14 +16,8 @@ from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.search.stacked import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
-from apas.counterfactuals.sources.milp.changes import (
-    ChangeBudget,
-    UnitRanges,
-    network_of,
-    possible_changes,
-    unit_ranges,
-)
-from apas.counterfactuals.sources.milp.program import NOTHING, ChangeProgram, Contrast, Effect, change_program, climb
+from apas.counterfactuals.sources.milp import program as programs
+from apas.counterfactuals.sources.milp.program import NOTHING, ChangeBudget, ChangeProgram, Contrast, Effect, UnitRanges
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
@@ -62,7 +56,9 @@ class BudgetedSearch:
         if best.complete:
             return best
         if best.values is None:  # some point, within the limit or not
-            amounts = None if self.beyond.values is not None else climb(self.effect, self.margin, self.deadline)
+            amounts = (
+                None if self.beyond.values is not None else programs.climb(self.effect, self.margin, self.deadline)
+            )
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improve(best)
@@ -103,7 +99,7 @@ class BudgetedSearch:
 
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
         of, avoid = self.effect, tuple(self.effect.avoid)
-        return change_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
+        return programs.change_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
 
     @property
     def _change_budget(self) -> ChangeBudget:
@@ -137,7 +133,7 @@ class BudgetedSearch:
 
     def narrow_ranges(self) -> UnitRanges | None:
         """Ranges of units that take the program into account; None if that leaves nothing."""
-        ranges = unit_ranges(self.effect.net, self._change_budget)
+        ranges = programs.unit_ranges(self.effect.net, self._change_budget)
         program = self._program(ranges)
         for _ in range(ROUNDS):
             if not self._tighten_ranges(program, ranges):
@@ -234,7 +230,7 @@ class Nearest:
         cuts: Contrast | None = None,
     ) -> None:
         self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, rough
-        self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
+        self.changes = programs.possible_changes(search, parts, net.weights[0], net.biases[0])
         self.cuts = cuts is not None
         self.goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
@@ -260,8 +256,11 @@ class Nearest:
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
         budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
-        program = change_program(self.net, budget, self.goal, None, self.search.avoid)
-        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
+        program = programs.change_program(self.net, budget, self.goal, None, self.search.avoid)
+        deadline, allowance = (
+            self._deadline(),
+            ALLOWANCE * self.goal.size(self.net, programs.unit_ranges(self.net, budget)),
+        )
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
             amounts = self.effect.round_amounts(advice.point)
@@ -304,7 +303,7 @@ class Nearest:
         cost, deadline = count * cost, self._deadline()
         limit = cost * (1 + NOTHING) + NOTHING
         budget = ChangeBudget(self.changes, limit, task.distance)
-        ranges, pieces = unit_ranges(net, budget), pieces_of(task)
+        ranges, pieces = programs.unit_ranges(net, budget), pieces_of(task)
         # how far a feature may be from where the program has it, which takes it to be on a step before and after
         sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
         beside = 2 * ON_GRID * sizes
@@ -315,7 +314,7 @@ class Nearest:
         encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
         margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
         for cases in CASES:
-            program = change_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
+            program = programs.change_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
             bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
             if bound >= cost * (1 - CLOSED):
                 break
@@ -442,7 +441,7 @@ class MilpSource:
 
     def candidates(self, search: Search, *, rough: bool = False) -> Iterator[Candidate]:
         """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
-        net, parts = search.task.once("milp/network", lambda: network_of(search.task))
+        net, parts = search.task.once("milp/network", lambda: programs.network_of(search.task))
         nearest = Nearest(search, net, parts, self.time_limit, rough)
         if search.task.unshifted:
             return nearest.row()
