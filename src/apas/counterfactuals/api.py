@@ -310,11 +310,9 @@ def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, *how
     rows = [i for i in rows if answers[i * k][0].status.name in ("EXHAUSTED", "BUDGET")]
     if not rows:
         return answers
-    cut = replace(test, region=replace(test.region, window=True))
-    again = [
-        replace(searches[i], test=cut.for_search(searches[i].target, float(deltas[i]), origin=searches[i].input))
-        for i in rows
-    ]
+    cut, asked = replace(test, region=replace(test.region, window=True)), [searches[i] for i in rows]
+    tests = [cut.for_search(s.target, float(d), origin=s.input) for s, d in zip(asked, deltas[rows], strict=True)]
+    again = [replace(search, test=own) for search, own in zip(asked, tests, strict=True)]
     found = iter(_run(again, deltas[rows], origin, cut, limits, n_jobs))
     for i in rows:
         for rank in range(limits.k):
@@ -333,10 +331,8 @@ def _run(
         parts = (slice(a, a + size) for a in range(0, len(searches), size))
         # workers do not report: their parts are counted when they come back
         jobs = ((searches[p], deltas[p], source, test, limits, progress.advance if alone else None) for p in parts)
-        if alone:
-            return [answer for job in jobs for answer in run_rows(*job)]
         found: list[Answer] = []
-        for part in in_parallel(run_rows, jobs, n_jobs):
+        for part in in_parallel(run_rows, jobs, 1 if alone else n_jobs):
             found += part
-            progress.advance(len(part))
+            progress.advance(0 if alone else len(part))
         return found

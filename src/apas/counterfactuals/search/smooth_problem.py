@@ -33,15 +33,15 @@ class Coordinates:
         self.size = int(ends[-1])
         self.units = np.array([_unit(task, i) for i in range(len(self.features))])
 
+        #: Per coordinate its feature, whether that is a category, and then the level that it stands for.
+        self.owner = np.repeat(np.arange(len(widths)), widths)
+        self.category = np.array([f.kind == "categorical" for f in self.features])[self.owner]
+        self.level = np.arange(self.size) - np.array(ends)[self.owner]
+
     def of(self, numbers: Floats) -> Floats:
         """Coordinates of rows of numbers per cell."""
-        found = np.empty((len(numbers), self.size))
-        for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
-            if feature.kind == "categorical":
-                found[:, part] = numbers[:, i, None] == np.arange(part.stop - part.start)
-            else:
-                found[:, part.start] = numbers[:, i] / self.units[i]
-        return found
+        cells = np.take(numbers, self.owner, axis=1)
+        return np.where(self.category, cells == self.level, cells / self.units[self.owner])
 
 
 def on_simplex(points: Floats) -> Floats:
@@ -137,35 +137,34 @@ class SmoothProblem:
         self.at: Coordinates = task.once("relaxed", lambda: Coordinates(task))
         self.start = self.at.of(search.input[None])[0]
         self._free = np.array([f.mutable for f in task.space], dtype=bool)
+        self._level = np.array([f.is_level for f in task.space])
+        self._category = np.array([f.kind == "categorical" for f in task.space])
         self._base = task.encoded(search.input[None])[0]
         self._lines = np.zeros((self.at.size, len(self._base)))
         self._bent = self._encode_parts()
         self.low, self.high = self._limits()
         self.differences = not derives(task.model, self._base, search.target)
-        self._steps = self._widths()
+        # how far to each side a finite difference goes: whole levels by one, categories by any
+        wide = np.where(self.at.category, np.inf, 1.0 / self.at.units[self.at.owner])
+        self._steps = np.where(self._whole & self._level[self.at.owner], wide, WIDTH)
         margins, slopes = self.gradients(self.start[None])
         self.flat = not slopes.any()
         self._heat = max(1.0, -float(margins[0]) / FAR)
         self._free[self._held(np.abs(slopes[0]))] = False
         self.low, self.high = self._limits()
-        parts = list(zip(task.space, self.at.slices, self._free, strict=True))
-        categories = [p for f, p, free in parts if free and f.kind == "categorical"]
+        categories = [self.at.slices[i] for i in np.flatnonzero(self._free & self._category)]
         # the coordinates of all categories as one block, so that they are handled together
         self._places = np.full((len(categories), max((p.stop - p.start for p in categories), default=0)), self.at.size)
         for row, part in zip(self._places, categories, strict=True):
             row[: part.stop - part.start] = np.arange(part.start, part.stop)
         self._there = self._places < self.at.size
-        even = [i for i, (f, _, free) in enumerate(parts) if free and f.is_level and f.kind != "categorical"]
-        self._levels = np.array([self.at.slices[i].start for i in even], dtype=np.intp)
-        self._level_units = self.at.units[even]
+        even = np.flatnonzero(self._free & self._level & ~self._category)
+        self._levels, self._level_units = np.flatnonzero(np.isin(self.at.owner, even)), self.at.units[even]
         # where the nearest allowed number must be asked for, since not every one between the limits is allowed
         uneven = [f.listed is not None or f.step is not None for f in task.space]
         within = [f.ends[0] <= x <= f.ends[1] for f, x in zip(task.space, search.input, strict=True)]
-        rough = [free and not f.is_level for f, _, free in parts]
-        self._rough = np.flatnonzero(np.array(rough) & (np.array(uneven) | ~np.array(within))).tolist()
-        self.weights = np.concatenate(
-            [np.full(p.stop - p.start, 0.5 if f.kind == "categorical" else 1.0) for f, p, _ in parts]
-        )
+        self._rough = np.flatnonzero(self._free & ~self._level & (np.array(uneven) | ~np.array(within))).tolist()
+        self.weights = np.where(self.at.category, 0.5, 1.0)
 
     def gradients(self, points: Floats) -> tuple[Floats, Floats]:
         """Margins (rows,) and their derivatives by the coordinates (rows, coordinates)."""
@@ -220,13 +219,11 @@ class SmoothProblem:
 
     def _cells(self, points: Floats) -> Floats:
         """Numbers per cell of points, which the space need not allow."""
-        found, x = np.empty((len(points), len(self.at.slices))), self.search.input
-        for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
-            block = points[:, part]
-            if feature.kind == "categorical":
-                found[:, i] = block.argmax(axis=1)
-            else:
-                found[:, i] = np.where(block[:, 0] == self.start[part.start], x[i], block[:, 0] * self.at.units[i])
+        first = [part.start for part in self.at.slices]
+        own = np.take(points, first, axis=1)
+        found = np.where(own == self.start[first], self.search.input, own * self.at.units)
+        for i in np.flatnonzero(self._category).tolist():
+            found[:, i] = points[:, self.at.slices[i]].argmax(axis=1)
         return found
 
     def _columns(self, points: Floats) -> Floats:
@@ -237,21 +234,17 @@ class SmoothProblem:
     def margins(self, points: Floats) -> Floats:
         """Margins towards the wanted class, shape (rows,)."""
         if self._whole:
-            levels = [f.is_level for f in self.at.features]
             cells = self._cells(points)
-            return self.search.task.margins(np.where(levels, np.rint(cells), cells), self.search.target)
+            return self.search.task.margins(np.where(self._level, np.rint(cells), cells), self.search.target)
         return np.asarray(self._model.margin(self._columns(points), self.search.target))
 
     def _limits(self) -> tuple[Floats, Floats]:
-        low, high = self.start.copy(), self.start.copy()
-        for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
-            if self._free[i]:
-                ends = (0.0, 1.0) if feature.kind == "categorical" else np.array(feature.ends) / self.at.units[i]
-                if feature.direction != "increase":
-                    low[part] = np.minimum(ends[0], self.start[part])
-                if feature.direction != "decrease":
-                    high[part] = np.maximum(ends[1], self.start[part])
-        return low, high
+        ends = np.array([f.ends for f in self.at.features])[self.at.owner] / self.at.units[self.at.owner, None]
+        least, most = np.where(self.at.category[:, None], [0.0, 1.0], ends).T
+        rises, falls = (np.array([f.direction != way for f in self.at.features]) for way in ("decrease", "increase"))
+        down, up = (self._free & falls)[self.at.owner], (self._free & rises)[self.at.owner]
+        low, high = np.minimum(least, self.start), np.maximum(most, self.start)
+        return np.where(down, low, self.start), np.where(up, high, self.start)
 
     def _held(self, effects: Floats) -> list[int]:
         """Features to leave alone, so that what is found differs from what the row has: those that matter least."""
@@ -317,14 +310,6 @@ class SmoothProblem:
         found[:, moving] = (ahead - behind) / apart
         return found
 
-    def _widths(self) -> Floats:
-        """How far to each side a finite difference goes per coordinate: whole levels by one, categories by any."""
-        found = np.full(self.at.size, WIDTH)
-        for feature, part, unit in zip(self.at.features, self.at.slices, self.at.units, strict=True):
-            if self._whole and feature.is_level:
-                found[part] = np.inf if feature.kind == "categorical" else 1.0 / unit
-        return found
-
     def levels(
         self, descend: Descend, asked: Floats, first: Floats, rounds: int, finish: Any = None
     ) -> Iterator[Level]:
@@ -387,7 +372,7 @@ def rising_levels(first: float, step: float, last: float) -> Floats:
 
 def usable(search: Search, rows: Floats) -> Floats:
     """The rows that could be offered: valid, and different from each other, the input and what the row has."""
-    kept = [r for r in {r.tobytes(): r for r in rows}.values() if (r != search.input).any() and search.is_different(r)]
+    kept = [row for row in {row.tobytes(): row for row in rows}.values() if search.is_new(row)]
     found = np.array(kept).reshape(-1, len(search.input))
     return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
 

@@ -165,6 +165,10 @@ class Search:
         """Whether the model puts the point into the wanted class."""
         return bool(self.task.valid(point[None], self.target)[0])
 
+    def is_new(self, point: Floats) -> bool:
+        """Whether the point is neither the input nor too near to the counterfactuals the row already has."""
+        return bool(is_changed(point, self.input).any()) and self.is_different(point)
+
     def is_different(self, point: Floats) -> bool:
         """Whether the point differs enough from the counterfactuals the row already has."""
         changed = set(np.flatnonzero(is_changed(self.settled(point), self.input)).tolist())

@@ -77,10 +77,9 @@ def passing_rows(search: Search, test: Criterion) -> Iterator[Floats]:
 def draw_back(search: Search, test: Criterion, row: Floats) -> Floats:
     """The cheapest row that passes on the way from the input to one that does; categories are those of its end."""
     space, x = search.task.space, np.repeat(search.input[None], len(WAY), axis=0)
-    fixed = np.array([f.kind in ("categorical", "binary") for f in space])
-    ways = space.snapped(np.where(fixed, row, x + WAY[:, None] * (row - x)), x)
+    ways = space.snapped(np.where(space.jumps, row, x + WAY[:, None] * (row - x)), x)
     fine = search.task.valid(ways, search.target) & (np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
-    fine &= np.array([search.is_different(w) and bool((w != search.input).any()) for w in ways])
+    fine &= np.array([search.is_new(w) for w in ways])
     return np.asarray(ways[np.flatnonzero(fine)[0]]) if np.any(fine) else row
 
 

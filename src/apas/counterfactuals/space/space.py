@@ -383,6 +383,11 @@ class FeatureSpace:
         return np.where(is_same(points, inputs, self._sizes), inputs, points)
 
     @cached_property
+    def jumps(self) -> Bools:
+        """Which features have no way between two values: categories and binary ones."""
+        return np.array([f.kind in ("categorical", "binary") for f in self.features])
+
+    @cached_property
     def _sizes(self) -> Floats:
         return np.array([f.size for f in self.features])
 
