@@ -23,16 +23,8 @@ from apas.counterfactuals.search.leaf_table import leaf_probes
 from apas.counterfactuals.search.loop import Answer, Limits, run_rows
 from apas.counterfactuals.search.stacked import relisted, split_models
 from apas.counterfactuals.search.tests import CertifyingTest, OfferRegion, UnshiftedTest
-from apas.counterfactuals.sources.base import (
-    CandidateSource,
-    ForRows,
-    OnePath,
-    OnModelAlone,
-    Search,
-    SetsUp,
-    TakesMissing,
-    Task,
-)
+from apas.counterfactuals.sources import base as offered
+from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.cutting_planes import CuttingPlanes
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
@@ -174,10 +166,10 @@ def generate(
         shift_set = relisted(shift_set, [space.bind(other) for other in shift_set.models])
     inputs = space.numbers_for(bound, X)
     known = None if background is None else space.numbers_for(bound, own_columns(background, space), "background")
-    if np.isnan(inputs).any() and not (offers(origin, TakesMissing) and origin.takes_missing):
+    if np.isnan(inputs).any() and not (offers(origin, offered.TakesMissing) and origin.takes_missing):
         what = f"`X` must have a value in every cell for {type(origin).__name__}, which moves along numbers"
         raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
-    if offers(origin, ForRows):
+    if offers(origin, offered.ForRows):
         origin.check_rows(len(inputs))
     derived = DerivedSeed.wanted(rng)
     entropy = entropy_of(rng) if derived is None else 0  # what a search draws decides nothing
@@ -207,7 +199,7 @@ def generate(
     # further counterfactuals of a row are claims of their own
     searched, alone, together = None, None, max(1, len(inputs) * counts[0]) if simultaneous else 1
     if offers(shift_set, Listed) and offers(chosen, Draws):
-        alone = bound if offers(origin, OnModelAlone) and origin.on_model_alone else None
+        alone = bound if offers(origin, offered.OnModelAlone) and origin.on_model_alone else None
         searched, shift_set = split_models(shift_set, chosen, together, alone)
     kind = UnshiftedTest if unshifted else CertifyingTest
     test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived, region)
@@ -219,7 +211,7 @@ def generate(
         Search(task, i, x, t, test=test.for_search(t, float(d), origin=x))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
-    if searches and offers(origin, SetsUp):
+    if searches and offers(origin, offered.SetsUp):
         with np.errstate(over="ignore", invalid="ignore"):
             origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
@@ -290,7 +282,7 @@ def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
             "depends on the models that certify, so that they cannot certify a second; call generate again with other "
             "models."
         )
-    path = offers(source, OnePath) and source.one_path
+    path = offers(source, offered.OnePath) and source.one_path
     cannot = next((rank for rank in (0, k - 1) if not test.can_test(rank, 0 if path else 1)), None)
     if cannot is not None and test.draws is not None:
         why = "that takes more" if path else "the first of several tests has half the risk"

@@ -41,7 +41,7 @@ class Coordinates:
     def of(self, numbers: Floats) -> Floats:
         """Coordinates of rows of numbers per cell."""
         cells = np.take(numbers, self.owner, axis=1)
-        return np.where(self.category, cells == self.level, cells / self.units[self.owner])
+        return np.asarray(np.where(self.category, cells == self.level, cells / self.units[self.owner]))
 
 
 def on_simplex(points: Floats) -> Floats:

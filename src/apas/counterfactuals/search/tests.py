@@ -27,15 +27,8 @@ from apas.certification.failing_draws import block_size
 from apas.certification.question import Cuts, Draws, LeastDraws, Method, Question, decide
 from apas.certification.region import AT_LEAST, AT_MOST, BETWEEN, Region, RowRegion, Span, cells_of, names_of
 from apas.certification.region_claims import AskedRegion, check_regions
-from apas.counterfactuals.search.stacked import (
-    DrawnModels,
-    NetworkStack,
-    SideBySide,
-    StackedNetworks,
-    listed_as_they_are,
-    models_together,
-    quick_encoder,
-)
+from apas.counterfactuals.search import stacked
+from apas.counterfactuals.search.stacked import SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import SearchTest, Task
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
@@ -218,7 +211,7 @@ class BoundSearchTest(_OfCertifyingTest):
     @property
     def refits(self) -> Sequence[Model] | None:
         """The models that must all accept, if they are listed."""
-        return listed_as_they_are(self.test.shifts, self.delta)
+        return stacked.listed_as_they_are(self.test.shifts, self.delta)
 
     def scores(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
@@ -244,7 +237,7 @@ class DrawnSearchTest(_OfCertifyingTest):
     @property
     def refits(self) -> Sequence[Model] | None:
         """The models of the search, if they are listed; never those that certify."""
-        return listed_as_they_are(self.test.searched, self.delta)
+        return stacked.listed_as_they_are(self.test.searched, self.delta)
 
     @property
     def few(self) -> bool:
@@ -426,13 +419,13 @@ class CertifyingTest:
             return self.listed_models
         samples, stream, net = self.allowance[0], Stream(self.entropy, "generate/search"), self._network
         if net is None or self.n_deltas * samples * len(net.parameters) > HELD:
-            drawn = DrawnModels(partial(self._about, delta=delta), samples, stream)
+            drawn = stacked.DrawnModels(partial(self._about, delta=delta), samples, stream)
             fits = self.searched is None and 8 * samples * len(self._nobody.coordinates) <= HELD
             return drawn.take(np.arange(samples)) if fits else drawn
         step = max(1, min(2048, SEEN // len(net.parameters)))
         draws = (self._nobody.directions(stream, a, min(a + step, samples)) for a in range(0, samples, step))
-        stack = NetworkStack.of(net, (net.parameters.values + delta * block for block in draws), samples)
-        return StackedNetworks(stack, quick_encoder(self.task))
+        stack = stacked.NetworkStack.of(net, (net.parameters.values + delta * block for block in draws), samples)
+        return StackedNetworks(stack, stacked.quick_encoder(self.task))
 
     @cached_property
     def _network(self) -> FeedForward | None:
@@ -453,7 +446,7 @@ class CertifyingTest:
     @cached_property
     def listed_models(self) -> SideBySide | None:
         """The listed models of the search as they are, where they can be asked together."""
-        return None if self.searched is None else models_together(self.searched, self.task)
+        return None if self.searched is None else stacked.models_together(self.searched, self.task)
 
     @cached_property
     def _nobody(self) -> Question:

@@ -357,8 +357,8 @@ class Roar:
         """A regression on neighbours, of which the row itself is one."""
         stream = Stream(search.task.entropy, f"roar/{search.row}/{number}")
         normals, local = standard_normals(place.width, stream, 0, self.samples), self.surrogate == "local"
-        turned = number and isinstance(place, Columns)
-        points, hit, mean, spread = place.draw_reversed(normals) if turned else place.draw(normals, local)
+        near = place.draw_reversed(normals) if number and isinstance(place, Columns) else place.draw(normals, local)
+        points, hit, mean, spread = near
         scaled = (points - mean) / spread
         far = np.square(scaled - scaled[0]).sum(axis=1) / (KERNEL**2 * len(mean))
         line = fit_logistic(scaled, hit, np.exp(-0.5 * far), published=not local)

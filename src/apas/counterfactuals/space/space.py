@@ -357,8 +357,8 @@ class FeatureSpace:
         table = table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
         if there.all():
             return table
-        whole = table.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
-        return whole.set_axis(index)
+        table = table.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
+        return table.set_axis(index)
 
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""

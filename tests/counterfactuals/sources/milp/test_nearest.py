@@ -28,7 +28,7 @@ def searches(task: Task, row: np.ndarray) -> list[Search]:
 
 
 def nearest(search: Search) -> Nearest:
-    return Nearest(search, *network_of(search.task), 10.0)
+    return Nearest(search, network_of(search.task), 10.0)
 
 
 def checked(search: Search, found: NearestPoint, margin: float) -> float:

@@ -179,6 +179,7 @@ class _FeatureColumns:
         self._append(_Column(self.i, gain, sign * span, 1.0, room / span, integer=False, parent=parent))
 
 
+TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
 #: Ranges are wider than computed by this part of what was added up: far more than rounding, far less than matters.
 OUTWARD = 1e-9
 
@@ -190,6 +191,8 @@ class ChangeBudget:
     changes: Changes
     cost: float
     distance: str
+    avoid: Sequence[frozenset[int]] = ()
+    tie: float = TIE
 
     @cached_property
     def top(self) -> Floats:
@@ -396,7 +399,6 @@ def _straight_line(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats
     return np.where(bent, np.nan, slope), np.where(bent, 0.0, activate(name, middle.copy()) - slope * middle)
 
 
-TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
 NOTHING = 1e-9  # amounts and costs below this are rounding of the solver, and taken for 0
 
 
@@ -458,17 +460,8 @@ class Effect:
         return found[:-1]
 
 
-_Sets = tuple[frozenset[int], ...]
-
-
 def change_program(
-    net: FeedForward,
-    budget: ChangeBudget,
-    goal: Contrast,
-    margin: float | None,
-    avoid: _Sets = (),
-    ranges: UnitRanges | None = None,
-    tie: float = TIE,
+    net: FeedForward, budget: ChangeBudget, goal: Contrast, margin: float | None, ranges: UnitRanges | None = None
 ) -> ChangeProgram:
     """Least cost with at least this margin; or (None) the largest margin, as the least negative of a column.
 
@@ -491,13 +484,13 @@ def change_program(
     form, const, phases = write_units(writer, net, changes, ranges, goal)
     cost = np.zeros(len(writer.low))
     if not widest:
-        cost[:t] = changes.cost * (tie if largest else 1.0)
+        cost[:t] = changes.cost * (budget.tie if largest else 1.0)
     if widest or largest:
         cost[t] = -1.0 if widest else 1.0
     for signs, offset in zip(goal.signs.T, goal.const, strict=True):
         values = signs @ form + (cost if widest else 0.0)
         writer.row(None, values, (margin or 0.0) - float(signs @ const + offset), np.inf)
-    _write_changes(writer, budget, avoid)
+    _write_changes(writer, budget)
     if not largest and not widest and np.isfinite(budget.cost):
         writer.row(None, cost.copy(), -np.inf, budget.cost)
     binaries = PhaseBinaries(phases, len(cost), net.activations) if phases else None
@@ -508,7 +501,7 @@ def _by_feature(budget: ChangeBudget) -> list[list[int]]:
     return [list(range(a, b)) for a, b in itertools.pairwise([*budget.changes.starts.tolist(), len(budget.changes)])]
 
 
-def _write_changes(writer: ProgramBuilder, budget: ChangeBudget, avoid: _Sets) -> None:
+def _write_changes(writer: ProgramBuilder, budget: ChangeBudget) -> None:
     """Of the ways to change a feature at most one; no child without its parent; and what must not change together."""
     changes, top = budget.changes, budget.top
     if (changes.integer & (changes.parent < 0)).any():
@@ -519,7 +512,7 @@ def _write_changes(writer: ProgramBuilder, budget: ChangeBudget, avoid: _Sets) -
     for child in changes.children.tolist():
         writer.sparse({child: 1.0, int(changes.parent[child]): -float(top[child])}, -np.inf, 0.0)
     changeable = set(changes.feature.tolist())
-    for features in avoid:
+    for features in budget.avoid:
         if features <= changeable:  # otherwise one of them stays as it is anyway
             indicators = np.flatnonzero((changes.parent < 0) & np.isin(changes.feature, list(features)))
             writer.sparse(dict.fromkeys(indicators.tolist(), 1.0), -np.inf, len(features) - 1.0)

@@ -98,12 +98,11 @@ class BudgetedSearch:
         return self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes)
 
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
-        of, avoid = self.effect, tuple(self.effect.avoid)
-        return programs.change_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
+        return programs.change_program(self.effect.net, self._change_budget, self.effect.goal, self.margin, ranges)
 
     @property
     def _change_budget(self) -> ChangeBudget:
-        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance)
+        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance, self.effect.avoid)
 
     def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
@@ -217,19 +216,18 @@ class NearestPoint:
     cost: float
 
 
+#: A network behind preprocessing, and what each feature adds to the pre-activations of its first layer.
+Network = tuple[FeedForward, Sequence[Piece | None]]
+
+
 class Nearest:
     """Cheapest changes of the input of a search; with `cuts` the scores are such, of which the model knows nothing."""
 
     def __init__(
-        self,
-        search: Search,
-        net: FeedForward,
-        parts: Sequence[Piece | None],
-        time_limit: float,
-        rough: bool = False,
-        cuts: Contrast | None = None,
+        self, search: Search, network: Network, time_limit: float, rough: bool = False, cuts: Contrast | None = None
     ) -> None:
-        self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, rough
+        (net, parts), self.search, self.time_limit, self.rough = network, search, time_limit, rough
+        self.net, self.parts = net, parts
         self.changes = programs.possible_changes(search, parts, net.weights[0], net.biases[0])
         self.cuts = cuts is not None
         self.goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
@@ -255,8 +253,8 @@ class Nearest:
 
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
-        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
-        program = programs.change_program(self.net, budget, self.goal, None, self.search.avoid)
+        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance, self.search.avoid)
+        program = programs.change_program(self.net, budget, self.goal, None)
         deadline, allowance = (
             self._deadline(),
             ALLOWANCE * self.goal.size(self.net, programs.unit_ranges(self.net, budget)),
@@ -298,11 +296,11 @@ class Nearest:
 
     def _lower_bound(self, cost: float) -> float:
         """No allowed row of the class, different from those found, costs less than this; 0 where nothing was proved."""
-        task, net, goal, avoid = self.search.task, self.net, self.goal, self.search.avoid
+        task, net, goal = self.search.task, self.net, self.goal
         count = len(task.space) if task.distance == "l1" else 1  # the program adds up what "l1" is the mean of
         cost, deadline = count * cost, self._deadline()
         limit = cost * (1 + NOTHING) + NOTHING
-        budget = ChangeBudget(self.changes, limit, task.distance)
+        budget = ChangeBudget(self.changes, limit, task.distance, self.search.avoid, tie=0.0)
         ranges, pieces = programs.unit_ranges(net, budget), pieces_of(task)
         # how far a feature may be from where the program has it, which takes it to be on a step before and after
         sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
@@ -314,7 +312,7 @@ class Nearest:
         encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
         margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
         for cases in CASES:
-            program = programs.change_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
+            program = programs.change_program(net, budget, goal, margin, ranges)
             bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
             if bound >= cost * (1 - CLOSED):
                 break
@@ -441,8 +439,8 @@ class MilpSource:
 
     def candidates(self, search: Search, *, rough: bool = False) -> Iterator[Candidate]:
         """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
-        net, parts = search.task.once("milp/network", lambda: programs.network_of(search.task))
-        nearest = Nearest(search, net, parts, self.time_limit, rough)
+        network = search.task.once("milp/network", lambda: programs.network_of(search.task))
+        nearest = Nearest(search, network, self.time_limit, rough)
         if search.task.unshifted:
             return nearest.row()
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
