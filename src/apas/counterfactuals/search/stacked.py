@@ -35,6 +35,9 @@ CACHED = 1 << 16  # so many activations of a layer are held at a time: they shou
 LARGE = 1_000_000
 
 
+Encoded = Callable[[Floats], Floats]  # makes of points, as numbers per cell, what models read
+
+
 class SideBySide(Protocol):
     """Models that a search asks about the same points."""
 
@@ -46,14 +49,17 @@ class SideBySide(Protocol):
 
 
 class NetworkStack:
-    """Networks of the form of one: the same layers, activations and classes, with parameters of their own."""
+    """Networks of the form of one: the same layers, activations and classes, with parameters of their own.
 
-    def __init__(self, net: FeedForward, layers: list[Floats]) -> None:
-        self.net, self._layers, self._last = net, layers, len(net.weights) <= 2
+    All read rows alike: `encoded` makes of points what they read.
+    """
+
+    def __init__(self, net: FeedForward, layers: list[Floats], encoded: Encoded = np.asarray) -> None:
+        self.net, self.encoded, self._layers, self._last = net, encoded, layers, len(net.weights) <= 2
         self._widest = max(w.shape[1] for w in net.weights)
 
     @classmethod
-    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int) -> NetworkStack:
+    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int, encoded: Encoded = np.asarray) -> NetworkStack:
         """So many networks, of which each block holds some: a vector of parameters per network."""
         last, layers, begin, slices = len(net.weights) <= 2, [], 0, net.parameters.slices
         dtype = np.float32 if count * len(net.parameters) > LARGE else np.float64
@@ -72,7 +78,7 @@ class NetworkStack:
                 else:
                     layer[:, begin:end] = part.transpose(1, 0, 2)
             begin = end
-        return cls(net, layers)
+        return cls(net, layers, encoded)
 
     @classmethod
     def behind(cls, nets: Sequence[FeedForward]) -> NetworkStack:
@@ -90,11 +96,11 @@ class NetworkStack:
         """Some of the networks, in another arithmetic if one is named."""
         first = self._layers[0][:, :, places] if self._last else self._layers[0][:, places]
         rest = [layer[:, :, places] if self._last else layer[places] for layer in self._layers[1:]]
-        return NetworkStack(self.net, [np.asarray(layer, dtype) for layer in (first, *rest)])
+        return NetworkStack(self.net, [np.asarray(layer, dtype) for layer in (first, *rest)], self.encoded)
 
-    def margins(self, X: Floats, wanted: int) -> Floats:
-        """Margins of rows in model units towards class number `wanted`, shape (networks, rows)."""
-        first = self._layers[0]
+    def margins(self, points: Floats, target: Any) -> Floats:
+        """Margins of points of one row, as numbers per cell, on every network, shape (networks, points)."""
+        X, wanted, first = self.encoded(points), self.wanted(target), self._layers[0]
         rows, units = np.ones((len(X), X.shape[1] + 1), first.dtype), self.net.weights[0].shape[1]
         rows[:, :-1] = X
         count, found = len(self), np.empty((len(X), len(self)))
@@ -107,6 +113,10 @@ class NetworkStack:
                 z = (rows @ flat[:, a * units : some.stop * units]).reshape(len(X), -1, units)
             found[:, some] = self.margins_after(z, wanted, some)
         return found.T
+
+    def wanted(self, target: Any) -> int:
+        """The number of a class."""
+        return int(class_indices(self.net.classes, target, 1)[0])
 
     def meeting(self, box: AffineBox) -> DrawnNetworks:
         """The networks as they meet a region of rows."""
@@ -131,23 +141,6 @@ class NetworkStack:
                 z += part[:, -1:]
                 z = z.transpose(1, 0, 2)
         return margins_from_scores(z, np.full(z.shape[1], wanted), self.net.offset)
-
-
-@dataclass(frozen=True)
-class StackedNetworks:
-    """Networks that all read rows alike, of which `encoded` makes what they read."""
-
-    stack: NetworkStack
-    encoded: Callable[[Floats], Floats]
-
-    def margins(self, points: Floats, target: Any) -> Floats:
-        """Margins of points of one row, as numbers per cell, on every network, shape (networks, points)."""
-        wanted = int(class_indices(self.stack.net.classes, target, 1)[0])
-        return self.stack.margins(self.encoded(points), wanted)
-
-    def take(self, places: Indices, dtype: Any = None) -> StackedNetworks:
-        """Some of the networks, in another arithmetic if one is named."""
-        return replace(self, stack=self.stack.take(places, dtype))
 
 
 @dataclass(frozen=True)
@@ -253,7 +246,7 @@ def models_together(shifts: ShiftSet, task: Task) -> SideBySide | None:
         net, nets = model.as_feedforward(), [m.as_feedforward() for m in models if type(m) is type(model)]
         if len(nets) == len(models) and all(_alike(other, net) for other in nets):
             vectors = np.stack([other.parameters.values for other in nets])
-            return StackedNetworks(NetworkStack.of(net, [vectors], len(nets)), task.encoded)
+            return NetworkStack.of(net, [vectors], len(nets), task.encoded)
     return AdditiveModels.of(shifts, task)
 
 
@@ -345,8 +338,7 @@ class AdditiveModels:
     @classmethod
     def of(cls, shifts: ShiftSet, task: Task) -> AdditiveModels | None:
         """The models, or None if one of them bends or mixes features, or does not know a level."""
-        if not offers(shifts, Listed) or not offers(shifts, AsTheyAre):
-            return None
+        assert offers(shifts, Listed)
         tasks = [replace(task, model=m, _kept={}) for m in shifts.models]
         # the first listed models are those of the search; they have read these rows with the inputs, if all could
         read: tuple[Floats, ...] = task.once("refits/read", tuple)
@@ -378,8 +370,7 @@ class AdditiveModels:
         if self.first is not None and self.behind is not None:
             units = self.behind.net.weights[0].shape[1]
             z = self.first.encoded(points).reshape(len(points), len(self.encoders), units)[:, self.numbers]
-            wanted = int(class_indices(self.model.classes, target, 1)[0])
-            return self.behind.margins_after(z, wanted, self.numbers).T
+            return self.behind.margins_after(z, self.behind.wanted(target), self.numbers).T
 
         def read(number: int, _: Model) -> Floats:
             return self.encoders[number].encoded(points)

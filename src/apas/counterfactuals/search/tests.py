@@ -28,11 +28,11 @@ from apas.certification.question import Cuts, Draws, LeastDraws, Method, Questio
 from apas.certification.region import AT_LEAST, AT_MOST, BETWEEN, Region, RowRegion, Span, cells_of, names_of
 from apas.certification.region_claims import AskedRegion, check_regions
 from apas.counterfactuals.search import stacked
-from apas.counterfactuals.search.stacked import SideBySide, StackedNetworks
+from apas.counterfactuals.search.stacked import NetworkStack, SideBySide
 from apas.counterfactuals.sources.base import SearchTest, Task
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
-from apas.models.base import Model, class_indices, encoded_rows, offers
+from apas.models.base import Model, encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
 from apas.stats import allowed_failures, sample_size
@@ -139,12 +139,11 @@ class OfferRegion:
     def margins(self, models: SideBySide, points: Floats, target: Any, origin: Floats) -> Floats:
         """Least margins over the regions of points, as far as a search needs to know them, shape (models, points)."""
         low, high, further = self.ends(points, origin)
-        if not isinstance(models, StackedNetworks):  # no bounds: a few rows of each region
+        if not isinstance(models, NetworkStack):  # no bounds: a few rows of each region
             signs = np.random.default_rng(0).integers(0, 2, (6, points.shape[1])).astype(bool)
             rows = [points, low, high, *(np.where(sign, low, high) for sign in signs)]
             return np.asarray(np.minimum.reduce([models.margins(part, target) for part in rows]))
-        wanted = int(class_indices(models.stack.net.classes, target, 1)[0])
-        found = []
+        wanted, found = models.wanted(target), []
         for point, a, b, far in zip(points, low, high, further, strict=True):
             moving = np.flatnonzero(b > a)
             corners = np.tile(np.where(b > a, a, point), (1 + len(moving), 1))
@@ -152,14 +151,14 @@ class OfferRegion:
             encoded = models.encoded(corners)
             box = AffineBox(encoded[0], encoded[1:] - encoded[0], np.zeros(len(moving)))
             parts = np.where(far[moving], PARTS.get(int(far.sum()), 1), 1)
-            if len(models.stack) <= 2 * CLOSELY:
-                found.append(_least(models.stack.meeting(box), parts, wanted))
+            if len(models) <= 2 * CLOSELY:
+                found.append(_least(models.meeting(box), parts, wanted))
                 continue
-            seen = models.stack.margins(models.encoded(np.vstack([point, a, b])), wanted).min(axis=1)
+            seen = models.margins(np.vstack([point, a, b]), target).min(axis=1)
             worst = np.argpartition(seen, CLOSELY)[:CLOSELY]
-            seen[worst] = _least(models.stack.take(worst).meeting(box), parts, wanted)
+            seen[worst] = _least(models.take(worst).meeting(box), parts, wanted)
             found.append(seen)
-        return np.stack(found, axis=1) if found else np.empty((len(models.stack), 0))
+        return np.stack(found, axis=1) if found else np.empty((len(models), 0))
 
 
 def _least(networks: DrawnNetworks, parts: Any, wanted: int) -> Floats:
@@ -424,8 +423,8 @@ class CertifyingTest:
             return drawn.take(np.arange(samples)) if fits else drawn
         step = max(1, min(2048, SEEN // len(net.parameters)))
         draws = (self._nobody.directions(stream, a, min(a + step, samples)) for a in range(0, samples, step))
-        stack = stacked.NetworkStack.of(net, (net.parameters.values + delta * block for block in draws), samples)
-        return StackedNetworks(stack, stacked.quick_encoder(self.task))
+        moved = (net.parameters.values + delta * block for block in draws)
+        return NetworkStack.of(net, moved, samples, stacked.quick_encoder(self.task))
 
     @cached_property
     def _network(self) -> FeedForward | None:
