@@ -16,7 +16,7 @@ from apas import FeedForward, LinfShifts, Sampling
 from apas._random import Stream
 from apas.certification.failing_draws import ALIGN, block_size
 from apas.certification.question import Question
-from apas.worst_case.intervals import least_margins
+from apas.worst_case.intervals import Boxes
 from benchmarks.plain import random_network, sampling_test
 from benchmarks.timing import interleaved, ratio
 
@@ -52,7 +52,7 @@ def question(sizes: tuple[int, ...]) -> tuple[FeedForward, NDArray[np.float64]]:
     weights, biases = random_network(sizes, seed=0)
     net, x = FeedForward(weights, biases), np.random.default_rng(6).random((1, sizes[0]))
     # of what intervals take off the margin the row keeps nine tenths, far more than draws take off
-    bound = least_margins(net, x, np.ones(1, dtype=np.intp), np.ones(len(net.parameters)), np.array([DELTA]))[0]
+    bound = Boxes(net, x, np.ones(1, dtype=np.intp), np.ones(len(net.parameters))).least(np.array([DELTA]))[0]
     biases[-1] = biases[-1] - 0.1 * net.margin(x, 1) - 0.9 * bound
     return FeedForward(weights, biases), x * (1 + 1e-6 * np.arange(ROWS)[:, None])
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import apas
 from apas import FeedForward
-from apas.worst_case.intervals import least_margins
+from apas.worst_case.intervals import Boxes
 from benchmarks.milp import least_margin
 from benchmarks.timing import interleaved, ratio
 
@@ -113,7 +113,7 @@ def intervals(rounds: int) -> None:
     wanted, radii = np.ones(rows, dtype=np.intp), np.ones(len(net.parameters))
 
     def bounds(seed: int, X: _Array) -> object:
-        return least_margins(net, X, wanted[: len(X)], radii, np.full(len(X), delta))
+        return Boxes(net, X, wanted[: len(X)], radii).least(np.full(len(X), delta))
 
     def call(seed: int, X: _Array) -> object:
         return apas.certify(net, X, delta, target="predicted", method="interval")

@@ -20,12 +20,11 @@ from scipy import stats
 import apas
 from apas import Candidate, Feature, FeatureSpace, InputError, Verdict
 from apas._random import Stream
+from apas.certification.api import FractionCurve, OutputRange
 from apas.certification.certificate import Certificate, Evidence, Rechecked
 from apas.certification.claims import Claim
 from apas.certification.max_shift.result import MaxShift
-from apas.certification.output_range import OutputRange
 from apas.certification.question import BoundsShare, EnclosesOutput, FindsLargestShift, Method
-from apas.certification.robust_fraction import FractionCurve
 from apas.contracts.audit import Outcome
 from apas.contracts.verify_evidence import Checked
 from apas.counterfactuals.result import Status

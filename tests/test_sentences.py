@@ -16,13 +16,12 @@ from conftest import spread
 
 import apas
 from apas import Enumeration, Every, FeedForward, Most, Sampling, Verdict
+from apas.certification.api import FractionCurve, FractionCurves, OutputRange, OutputRanges
 from apas.certification.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence, _verdict
-from apas.certification.output_range import OutputRange, OutputRanges
 from apas.certification.results import Certificates
-from apas.certification.robust_fraction import FractionCurve, FractionCurves
 from apas.contracts.ledger import _claim as claim_of_ledger
 from apas.report.headline import claims_in_words, figures, headline, methods
 from apas.report.subject import Subject

@@ -1,5 +1,13 @@
 from apas import datasets as datasets, experiments as experiments, metrics as metrics, stats as stats, theory as theory
-from apas.certification.api import certify as certify
+from apas.certification.api import (
+    FractionCurve as FractionCurve,
+    FractionCurves as FractionCurves,
+    OutputRange as OutputRange,
+    OutputRanges as OutputRanges,
+    certify as certify,
+    output_range as output_range,
+    robust_fraction as robust_fraction,
+)
 from apas.certification.calibration import (
     Calibration as Calibration,
     NextUpdate as NextUpdate,
@@ -18,18 +26,8 @@ from apas.certification.methods.enumeration import Enumeration as Enumeration
 from apas.certification.methods.exact import Exact as Exact
 from apas.certification.methods.refit import RefitBounds as RefitBounds
 from apas.certification.methods.sampling import Sampling as Sampling
-from apas.certification.output_range import (
-    OutputRange as OutputRange,
-    OutputRanges as OutputRanges,
-    output_range as output_range,
-)
 from apas.certification.region import Region as Region, RowRegion as RowRegion
 from apas.certification.results import Certificates as Certificates
-from apas.certification.robust_fraction import (
-    FractionCurve as FractionCurve,
-    FractionCurves as FractionCurves,
-    robust_fraction as robust_fraction,
-)
 from apas.contracts.audit import AuditReport as AuditReport, audit as audit
 from apas.contracts.certificate_file import (
     load_certificates as load_certificates,

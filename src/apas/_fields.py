@@ -195,12 +195,16 @@ def as_json(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-class EqualByContent:
-    """What is equal to another of its class if it says the same about itself in a file."""
+class Saved:
+    """What files hold as its kind and the fields that it is made of."""
 
     def to_dict(self: Any) -> dict[str, Any]:
         """Everything needed to build it again, as JSON values: its kind, and its fields in their order."""
         return {"kind": self.kind} | {f.name: as_json(getattr(self, f.name)) for f in fields(self) if f.init}
+
+
+class EqualByContent(Saved):
+    """What is equal to another of its class if it says the same about itself in a file."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.to_dict() == other.to_dict()

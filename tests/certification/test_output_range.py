@@ -12,8 +12,8 @@ from problems import CASES, case, network
 
 import apas
 from apas import Every, FeedForward, InputError, Most, Sampling, Unsupported
+from apas.certification.api import output_range
 from apas.certification.methods import exact
-from apas.certification.output_range import output_range
 from apas.stats import coverage_lower
 
 SMALL = Sampling(coverage=0.9, confidence=0.9)

@@ -12,8 +12,8 @@ from problems import CASES, case, network
 from apas import FeedForward, InputError, LinfShifts, ObservedShifts, Sampling, Unsupported
 from apas._random import Stream
 from apas.certification import failing_draws
+from apas.certification.api import FractionCurve, FractionCurves, robust_fraction
 from apas.certification.methods.enumeration import Enumeration
-from apas.certification.robust_fraction import FractionCurve, FractionCurves, robust_fraction
 from apas.stats import coverage_lower, coverage_upper
 
 

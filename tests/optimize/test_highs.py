@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from apas.optimize.highs import advise, dual_bound, verified_bound
-from apas.optimize.program import ProgramBuilder
+from apas.optimize.highs import ProgramBuilder, advise, dual_bound, verified_bound
 
 
 def program_of(cost, low, high, rows, integer, const=0.0):

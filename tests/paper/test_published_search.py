@@ -7,7 +7,7 @@ import pytest
 
 import apas
 from apas import FeedForward, LinfShifts
-from apas.certification.max_shift.grid import double_and_bisect
+from apas.certification.max_shift.api import double_and_bisect
 from apas.paper.published import PublishedSampling, published_delta
 
 

@@ -192,8 +192,8 @@ def test_what_was_printed():
     assert {name for name, _ in PRINTED} == set(FIGURES)
     assert {method for _, method in PRINTED} == set(METHODS) - {*OPTIMA, RETRAINED}
     assert len(PRINTED) == 8 * 4 - 2
-    assert PRINTED["no2", "APΔS"].later == PRINTED["diabetes", "ROAR"].later == ONE_PASS
-    assert PRINTED["no2", "ROAR"].later == PRINTED["credit", "MILP"].later == MOST_SHIFTED
+    assert PRINTED["no2", "APΔS"]["later"] == PRINTED["diabetes", "ROAR"]["later"] == ONE_PASS
+    assert PRINTED["no2", "ROAR"]["later"] == PRINTED["credit", "MILP"]["later"] == MOST_SHIFTED
 
 
 def line(method: str, seed: int, l1: float, vm2: float, variant: str = "corrected") -> dict:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import apas
 from apas import FeedForward, InputError, Sampling, Unsupported, Verdict
 from apas._random import Stream
-from apas.certification.output_range import output_range
+from apas.certification.api import output_range
 from apas.shifts.base import OtherMoves, ShiftSet
 from apas.shifts.noise import InputNoise
 

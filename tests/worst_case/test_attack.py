@@ -12,7 +12,7 @@ from apas.models.forward import ACTIVATIONS
 from apas.shifts.base import Box
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack import ParameterMoves, UnitPushes, search
-from apas.worst_case.intervals import Boxes, least_margins, worst_corners
+from apas.worst_case.intervals import Boxes
 
 SIZES = [(4, 1), (4, 3), (4, 6, 1), (4, 6, 2), (4, 6, 5, 1), (3, 6, 5, 3), (4, 5, 6, 5, 2)]
 
@@ -80,9 +80,9 @@ class TestUnitPushes:
     def test_closed_form_equals_interval_arithmetic(self, sizes, activation):
         units = landscape(sizes, activation, uneven=True)
         assert units.size == 0
-        bounds, _ = least_margins(units.net, units.X, units.wanted, units.radii, units.delta)
+        bounds, _ = Boxes(units.net, units.X, units.wanted, units.radii).least(units.delta)
         np.testing.assert_allclose(units.margins(np.zeros((5, 1, 0)))[:, 0], bounds, rtol=1e-9, atol=1e-12)
-        corners = worst_corners(Boxes(units.net, units.X, units.wanted, units.radii), units.delta)
+        corners = Boxes(units.net, units.X, units.wanted, units.radii).worst(units.delta)
         if corners is None:
             assert activation == "gelu"
             return

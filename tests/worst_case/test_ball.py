@@ -17,17 +17,15 @@ from apas.worst_case import ball as balls
 from apas.worst_case.ball import (
     PIECES,
     BallDual,
+    Balls,
     BallSlopes,
     MatrixNorms,
-    ball_radius,
     conjugate,
     is_exact_ball,
     joint_norm,
-    least_margins_ball,
     margins_against,
     row_reach,
     unit_reach,
-    worst_points_ball,
 )
 from apas.worst_case.intervals import Boxes, provable_radius
 
@@ -39,6 +37,18 @@ def rows_of(net, count, seed, scale=1.0):
     X = scale * np.random.default_rng(seed).normal(size=(count, net.n_features))
     scores = np.stack([net.margin(X, c) for c in net.classes], axis=1)
     return X, scores.argmax(axis=1)
+
+
+def least_margins_ball(net, X, wanted, mask, p, delta):
+    return Balls(net, X, wanted, mask, p).least(delta)
+
+
+def ball_radius(net, X, wanted, mask, p, limit):
+    return Balls(net, X, wanted, mask, p).radius(limit)[0]
+
+
+def worst_points_ball(net, X, wanted, mask, p, delta):
+    return Balls(net, X, wanted, mask, p).worst(delta)
 
 
 def gradients(net, X, wanted, moves):

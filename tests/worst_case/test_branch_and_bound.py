@@ -11,7 +11,7 @@ from problems import network
 
 from apas import FeedForward
 from apas.worst_case import branch_and_bound as phases
-from apas.worst_case.attack import RivalPushes, output_push, pushed_parameters
+from apas.worst_case.attack import RivalPushes, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import rivals
@@ -70,7 +70,7 @@ def test_against_all_activation_patterns(sizes, activation, seed):
         if len(sizes) == 4 and activation != "hard_tanh":  # exact with two hidden layers
             assert outcome.proved == (wish > 0)
         if outcome.pushes is not None:
-            direction = pushed_parameters(relaxation, x, outcome.pushes, output_push(moved, wanted, rival))
+            direction = pushed_parameters(relaxation, x, outcome.pushes, wanted, rival)
             assert (np.abs(direction) <= 1).all()
             if sizes[-1] == 1:
                 margin = moved.shifted_margins(x[None, :], moved.classes[wanted], direction[None, :] * radii, delta)[

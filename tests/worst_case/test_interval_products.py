@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from apas.worst_case import intervals as products
-from apas.worst_case.intervals import MovingWeights, moving_products
+from apas import FeedForward
+from apas.worst_case.intervals import Boxes, MovingWeights
 
 
 def ends(rng, rows, inputs, *, positive):
@@ -59,17 +61,6 @@ def test_both_contains_and_where_it_must_equals_the_ranges_of_l_and_u(seed, posi
             assert found[i] == pytest.approx(truth[i], abs=1e-12)
 
 
-@pytest.mark.parametrize("positive", [False, True])
-def test_one_side_of_each_output(positive):
-    rng = np.random.default_rng(3)
-    moving = weights(rng, 6, 8)
-    low, high = ends(rng, 9, 6, positive=positive)
-    upper = rng.random(8) < 0.5
-    least, most = moving.outer(low, high, positive=positive)
-    found = moving.outer_side(low, high, upper, positive=positive)
-    assert found == pytest.approx(np.where(upper, most, least), abs=1e-12)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_drawn_products_lie_inside(seed):
     rng = np.random.default_rng(seed)
@@ -93,16 +84,15 @@ def test_zeros_and_points():
     assert [float(v[0, 0]) for v in moving.both(point, point)] == [-2.5, -2.5, -1.5, -1.5]
 
 
-@pytest.mark.parametrize("block", [1, 40, 1 << 18])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_delta_per_row_gives_what_each_row_gets_by_itself(monkeypatch, seed, block):
-    monkeypatch.setattr(products, "PRODUCTS", block)
+def test_a_delta_per_row_gives_what_each_row_gets_by_itself(seed):
     rng = np.random.default_rng(seed)
-    w, reach = rng.normal(size=(5, 4)), rng.choice([0.0, 0.5, 1.0], size=(5, 4))
-    low, high = ends(rng, 7, 5, positive=False)
-    delta = rng.choice([0.0, 0.1, 3.0], size=7)
-    least, most = moving_products(low, high, w, reach, delta)
+    sizes = (5, 6, 4, 3) if seed % 2 else (5, 6, 4, 1)
+    weights_, biases = zip(*((rng.normal(size=s), rng.normal(size=s[1])) for s in pairwise(sizes)), strict=True)
+    net = FeedForward(weights_, biases, output="softmax" if seed % 2 else "sigmoid")
+    X, wanted, delta = rng.normal(size=(7, 5)), rng.integers(0, 2, 7), rng.choice([0.0, 0.1, 3.0], size=7)
+    radii = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters))
+    found = Boxes(net, X, wanted, radii).bound(delta)
     for i in range(7):
-        alone = MovingWeights(w, delta[i] * reach).outer(low[i : i + 1], high[i : i + 1])
-        assert least[i] == pytest.approx(alone[0][0], abs=1e-12)
-        assert most[i] == pytest.approx(alone[1][0], abs=1e-12)
+        alone = Boxes(net, X[i : i + 1], wanted[i : i + 1], radii).bound(delta[i : i + 1])
+        assert found[i] == pytest.approx(alone[0], abs=1e-12)

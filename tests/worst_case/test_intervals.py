@@ -12,7 +12,7 @@ from problems import CASES, network
 from apas import FeedForward, LinfShifts
 from apas.models.base import class_indices
 from apas.models.forward import ACTIVATIONS
-from apas.worst_case.intervals import Boxes, is_exact, least_margins, provable_radius, worst_corners
+from apas.worst_case.intervals import Boxes, is_exact, provable_radius
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip
 
@@ -28,7 +28,7 @@ def test_below_every_shift(sizes, output, activation):
         labels = [net.classes[w] for w in wanted]
         radii = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters))
         delta = rng.uniform(0.01, 0.5, size=5)
-        bound, error = least_margins(net, X, wanted, radii, delta)
+        bound, error = Boxes(net, X, wanted, radii).least(delta)
         inside = rng.uniform(-1, 1, size=(300, len(radii)))
         corners = rng.choice([-1.0, 1.0], size=(300, len(radii)))
         margins = net.shifted_margins(X, labels, np.vstack([inside, corners]) * radii, delta)
@@ -45,8 +45,8 @@ def test_attained_by_a_corner_with_at_most_one_hidden_layer(sizes, output, activ
     X = rng.normal(size=(8, sizes[0]))
     wanted = rng.integers(0, len(net.classes), size=8)
     radii = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters))
-    bound, _ = least_margins(net, X, wanted, radii, np.full(8, 0.3))
-    corners = worst_corners(Boxes(net, X, wanted, radii), np.full(8, 0.3))
+    bound, _ = Boxes(net, X, wanted, radii).least(np.full(8, 0.3))
+    corners = Boxes(net, X, wanted, radii).worst(np.full(8, 0.3))
     for i, corner in enumerate(corners):
         assert (np.abs(corner) <= radii).all()
         margin = net.shifted_margins(X[i : i + 1], net.classes[wanted[i]], corner[None, :], 0.3)[0, 0]
@@ -62,7 +62,7 @@ def test_exact_against_all_corners_in_rational_arithmetic():
         _exact_margin([p + s * delta for p, s in zip(theta, signs, strict=True)], x)
         for signs in product((-1, 1), repeat=7)
     )
-    bound, error = least_margins(net, np.array([[-1.5]]), np.array([1]), np.ones(7), np.array([0.25]))
+    bound, error = Boxes(net, np.array([[-1.5]]), np.array([1]), np.ones(7)).least(np.array([0.25]))
     assert abs(float(least) - bound[0]) < 1e-12
     assert bound[0] - error[0] <= float(least)
 
@@ -77,7 +77,7 @@ def test_negative_inputs_where_public_encodings_fail():
     net = FeedForward([[[1.0], [0.0]], [[1.0]]], [[0.0], [-0.0]], output="identity", threshold=0.0)
     shifts = LinfShifts(layers=[0], kinds=("weight",))
     radii = shifts.radii(net.parameters)
-    bound, _ = least_margins(net, np.array([[1.0, -0.9]]), np.array([1]), radii, np.array([0.5]))
+    bound, _ = Boxes(net, np.array([[1.0, -0.9]]), np.array([1]), radii).least(np.array([0.5]))
     assert bound[0] == pytest.approx(1.0 - 0.5 * 1.9)
 
 
@@ -85,7 +85,7 @@ def test_unscaled_inputs_where_a_fixed_big_m_fails():
     # x = 5000, w in [0, 1], output 3000 - h: a fixed M of 1000 reports +2000, the truth is -2000
     net = FeedForward([[[0.5]], [[-1.0]]], [[0.0], [3000.0]], output="identity", threshold=0.0)
     radii = LinfShifts(layers=[0], kinds=("weight",)).radii(net.parameters)
-    bound, error = least_margins(net, np.array([[5000.0]]), np.array([1]), radii, np.array([0.5]))
+    bound, error = Boxes(net, np.array([[5000.0]]), np.array([1]), radii).least(np.array([0.5]))
     assert bound[0] == pytest.approx(-2000.0)
     assert error[0] < 1e-6
 

@@ -10,9 +10,8 @@ from activation_patterns import least_margin
 from problems import network
 
 from apas import FeedForward
-from apas.optimize.highs import advise
-from apas.optimize.program import ProgramBuilder
-from apas.worst_case.decide import reduced_program
+from apas.optimize.highs import ProgramBuilder, advise
+from apas.worst_case.decide import WorstCaseBuilder
 from apas.worst_case.intervals import rivals
 from apas.worst_case.linear import Relaxation
 
@@ -27,7 +26,7 @@ SHAPES = [
 def program_of(net, x, wanted, rival, radii, delta):
     relaxation = Relaxation(net, radii, delta)
     units, _, _ = relaxation.relax(x[None, :])
-    return reduced_program(relaxation, units, relaxation.objective(np.array([wanted]), np.array([rival])))
+    return WorstCaseBuilder(relaxation, units).build(relaxation.objective(np.array([wanted]), np.array([rival])))
 
 
 def optimum(program):

@@ -13,7 +13,6 @@ from apas.models.forward import ACTIVATIONS
 from apas.worst_case.regions import (
     AffineBox,
     DrawnNetworks,
-    LinearRegions,
     least_margin_every,
     least_margin_trees,
     least_margins_drawn,
@@ -117,31 +116,31 @@ def test_trees_agree_with_brute_force_over_all_cells(kind):
     assert {1.0, -1.0} <= verdicts
 
 
-def test_linear_regions_side_by_side_equal_their_worst_corners():
+def test_regions_of_linear_models_equal_their_worst_corners():
     rng = np.random.default_rng(4)
     net = apas.FeedForward([rng.normal(size=(5, 1))], [[0.3]], threshold=0.4)
-    regions, expected, drawn = [], [], rng.uniform(-1, 1, (60, 6))
+    drawn = rng.uniform(-1, 1, (60, 6))
     for wanted, delta, count in ((1, 0.1, 1), (0, 0.3, 2), (1, 0.05, 1)):
         ways = rng.normal(size=(int(rng.integers(0, 4)), 5))
         boxes = tuple(AffineBox(rng.normal(size=5), ways, np.zeros(len(ways))) for _ in range(count))
-        regions.append((boxes, [1e-12] * count, wanted, delta))
         corners = np.array(list(itertools.product((0.0, 1.0), repeat=len(ways)))).reshape(2 ** len(ways), len(ways))
         rows = np.vstack([box.rows(corners) for box in boxes])
-        expected.append(net.shifted_margins(rows, wanted, drawn, delta).min(axis=1))
-    found = LinearRegions.of(net, regions).margins(drawn)
-    np.testing.assert_allclose(found, np.stack(expected, axis=1), atol=1e-12)
-    wide = [(boxes, [1e9] * len(boxes), wanted, delta) for boxes, _, wanted, delta in regions]
-    assert not LinearRegions.of(net, wide).margins(drawn).any()  # within what rounding could do, nothing is known
+        met = [DrawnNetworks.of(net, box, drawn, delta) for box in boxes]
+        found = [least_margins_drawn(*about, wanted, 1e-12).margins for about in zip(met, boxes, strict=True)]
+        expected = net.shifted_margins(rows, wanted, drawn, delta).min(axis=1)
+        np.testing.assert_allclose(np.minimum.reduce(found), expected, atol=1e-12)
+        # within what rounding could do, nothing is known
+        assert not any(least_margins_drawn(*a, wanted, 1e9).margins.any() for a in zip(met, boxes, strict=True))
 
 
-def test_linear_regions_that_every_shift_keeps_are_known_from_the_worst_corner_of_all():
+def test_regions_of_linear_models_that_every_shift_keeps_are_known_without_a_cut():
     rng = np.random.default_rng(5)
     seen = set()
     for _ in range(200):
         net = apas.FeedForward([rng.normal(size=(3, 1))], [[float(rng.normal()) + 1.0]])
         ways, wanted = np.diag(rng.normal(size=3))[:2], int(rng.integers(0, 2))
         box, radii = AffineBox(rng.normal(size=3), ways, np.zeros(2)), np.array([1.0, 0.5, 0.0, 1.0])
-        kept = LinearRegions.of(net, [((box,), [1e-12], wanted, DELTA)]).kept_by_every(radii)[0]
+        kept = least_margin_every(net, box, wanted, radii, DELTA, splits=1)[0] > 0
         corners = np.array(list(itertools.product((-1.0, 1.0), repeat=4))) * radii
         rows = box.rows(np.array(list(itertools.product((0.0, 1.0), repeat=2))))
         least = net.shifted_margins(rows, wanted, corners, DELTA).min()

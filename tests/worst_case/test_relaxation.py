@@ -13,7 +13,7 @@ from apas import IntervalBounds, LinearBounds, Verdict
 from apas.models.forward import ACTIVATIONS, activate
 from apas.worst_case.attack import RivalPushes
 from apas.worst_case.decide import RivalBounds
-from apas.worst_case.intervals import Boxes, least_margins, rivals
+from apas.worst_case.intervals import Boxes, rivals
 from apas.worst_case.linear import Relaxation, carried_back
 
 SHAPES = [((4, 5, 4, 1), "sigmoid"), ((3, 5, 4, 4, 1), "identity"), ((3, 4, 4, 4, 3, 1), "sigmoid"), ((3, 5, 4, 3), "softmax"), ((3, 4, 4, 2), "softmax")]  # fmt: skip
@@ -87,7 +87,7 @@ def test_at_least_as_good_as_intervals(sizes, output, activation):
     for seed in range(3):
         net, X, wanted, radii, delta = question(sizes, output, activation, seed)
         bound, _ = linear(net, X, wanted, radii, delta)
-        interval, _ = least_margins(net, X, wanted, radii, np.full(5, delta))
+        interval, _ = Boxes(net, X, wanted, radii).least(np.full(5, delta))
         # up to what either sets aside for rounding
         slack = Relaxation(net, radii, delta).allowance(X)[-1] + Boxes(net, X, wanted, radii).error(np.full(5, delta))
         assert (bound >= interval - 2 * slack - 1e-9 * np.abs(interval)).all()
@@ -113,7 +113,7 @@ def test_linear_certifies_what_intervals_certify(sizes, activation):
 def test_exact_with_one_hidden_layer():
     net, X, wanted, radii, delta = question((4, 6, 1), "sigmoid", "relu", 1)
     bound, _ = linear(net, X, wanted, radii, delta)
-    interval, _ = least_margins(net, X, wanted, radii, np.full(5, delta))
+    interval, _ = Boxes(net, X, wanted, radii).least(np.full(5, delta))
     assert bound == pytest.approx(interval, rel=1e-9, abs=1e-9)
 
 

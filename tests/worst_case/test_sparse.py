@@ -11,8 +11,8 @@ import apas
 from apas import LpShifts, SparseShifts, Verdict
 from apas._random import Stream
 from apas.shifts.base import Ball, Sparse
+from apas.worst_case.geometry import SHARED, SparseBoxes
 from apas.worst_case.intervals import Boxes, provable_radius
-from apas.worst_case.sparse import SHARED, SparseBoxes
 
 ACTIVATIONS = ["relu", "leaky_relu", "hard_tanh", "identity", "tanh", "sigmoid", "softplus", "elu", "gelu"]
 #: Sizes of networks, and whether their bounds are exact.

@@ -1,14 +1,18 @@
-"""One certificate: claim, verdict, evidence, and the witness that anyone can replay."""
+"""One certificate: claim, verdict, evidence, and the witness that anyone can replay.
+
+Nothing that found a failing shift is believed: `confirmed_witness` keeps what lies in the set and fails for sure.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._fields import Fields, Kinds
+from apas._fields import Fields, Kinds, Saved
 from apas._random import Stream
 from apas._typing import Floats
 from apas._validation import is_frame, read_only
@@ -18,8 +22,11 @@ from apas.display.numbers import exactly, plain
 from apas.errors import InputError
 from apas.models.base import Capability, Dense, as_model, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
-from apas.shifts.base import MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
-from apas.shifts.box_rounding import inside_box
+from apas.models.forward import margins_from_scores, scores
+from apas.shifts.base import Box, Embedded, MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
+from apas.shifts.box_rounding import inside_box, within_box
+from apas.worst_case.exact_arithmetic import exact_sign, is_piecewise_linear
+from apas.worst_case.intervals import margin_error
 
 if TYPE_CHECKING:
     from apas.certification.question import Question
@@ -31,7 +38,7 @@ _KEPT_AS = {"draw": "DrawnShift", "corner": "CornerShift", "parameters": "KeptSh
 WITNESSES = Kinds({kind: f"{__name__}.{name}" for kind, name in _KEPT_AS.items()})
 _PLACES = {"model": "certificate.Base", "bound": "certificate.Bound", "calibration": "calibration.Calibration"}
 _PLACES |= {kind: f"methods.{kind}.{kind.capitalize()}" for kind in ("sampling", "enumeration", "refit")}
-_PLACES |= {"partition": "methods.enumeration.Enumeration", "share": "methods.closed_share.Share"}
+_PLACES |= {"partition": "methods.enumeration.Enumeration", "share": "methods.enumeration.Share"}
 EVIDENCE = Kinds({kind: f"apas.certification.{place}Evidence" for kind, place in _PLACES.items()})
 
 
@@ -93,8 +100,46 @@ class DrawnShift:
         return cls(shifts, delta, *((evidence.entropy, evidence.purpose) if offers(evidence, Drawn) else LISTED), index)
 
 
+class _KeptMoves:
+    """A shift kept as what moves in a set, inside it without any tolerance."""
+
+    delta: float
+    shifts: Any
+
+    @abstractmethod
+    def moved(self, model: Any) -> Floats:
+        """What moves in the set, where the shift has moved it to."""
+
+    def parameters(self, model: Any) -> Floats:
+        """Parameters of the shifted model, shape (k,)."""
+        values = self.moved(model)
+        return self.shifts.parameters_at(as_model(model), values) if offers(self.shifts, MovesInput) else values
+
+    def margin(self, model: Any, X: Any, target: Any) -> float:
+        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
+        net, rows_move = as_model(model), offers(self.shifts, MovesInput)
+        rows, values = encoded_rows(net, X)[1], self.moved(net)
+        chain = dense_chain(net) if rows_move or not offers(net, Dense) else None
+        if chain is not None:
+            chain = self.shifts.embed(chain) if rows_move else chain
+            return float(chain.network.with_parameters(chain.at(values)).margin(rows, target)[0])
+        if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
+            return float(net.as_feedforward().with_parameters(values).margin(rows, target)[0])
+        return float(net.shifted_margins(rows, target, (values - net.parameters.values)[None, :], 1.0)[0, 0])
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """What is needed to replay it, as JSON values."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _KeptMoves) and self.to_dict() == other.to_dict() and bool(self.shifts == other.shifts)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.delta))
+
+
 @dataclass(frozen=True, eq=False)
-class KeptShift:
+class KeptShift(_KeptMoves):
     """A shift kept as the parameters of the shifted model, which lie inside the set without any tolerance.
 
     Where the row moves too, `values` are what moves in `shifts`, the set.
@@ -114,25 +159,9 @@ class KeptShift:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
 
-    def parameters(self, model: Any) -> Floats:
-        """Parameters of the shifted model, shape (k,)."""
-        return self.values if self.shifts is None else self.shifts.parameters_at(as_model(model), self.values)
-
     def moved(self, model: Any) -> Floats:
         """What moves in the set, where the shift has moved it to."""
         return self.values
-
-    def margin(self, model: Any, X: Any, target: Any) -> float:
-        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
-        net = as_model(model)
-        rows = encoded_rows(net, X)[1]
-        chain = dense_chain(net) if self.shifts is not None or not offers(net, Dense) else None
-        if chain is not None:
-            chain = chain if self.shifts is None else self.shifts.embed(chain)
-            return float(chain.network.with_parameters(chain.at(self.values)).margin(rows, target)[0])
-        if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
-            return float(net.as_feedforward().with_parameters(self.values).margin(rows, target)[0])
-        return float(net.shifted_margins(rows, target, (self.values - net.parameters.values)[None, :], 1.0)[0, 0])
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters, every bit of them."""
@@ -145,15 +174,9 @@ class KeptShift:
         kept = shifts if offers(shifts, MovesInput) else None
         return cls(size, np.array(about.numbers("values"), dtype=np.float64), kept)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeptShift) and self.delta == other.delta and np.array_equal(self.values, other.values)
-
-    def __hash__(self) -> int:
-        return hash((self.delta, self.values.tobytes()))
-
 
 @dataclass(frozen=True, eq=False)
-class CornerShift:
+class CornerShift(_KeptMoves):
     """A shift to a corner of a box, kept as one sign per parameter: an eighth of what the parameters take.
 
     A sign, -1, 0 or 1, says to which end of its range a parameter moves, as far as fits inside without tolerance.
@@ -176,18 +199,10 @@ class CornerShift:
 
     def moved(self, model: Any) -> Floats:
         """What moves in the set, where the shift has moved it to: the parameters."""
-        return self.parameters(model)
-
-    def parameters(self, model: Any) -> Floats:
-        """Parameters of the shifted model, shape (k,)."""
         base, signs = as_model(model).parameters, self.signs
         if signs.shape != base.values.shape:
             raise InputError(f"`model` must have {signs.size} parameters, as the corner has signs, got {len(base)}.")
         return inside_box(base.values, self.shifts.radii(base), self.delta, signs.astype(np.float64))
-
-    def margin(self, model: Any, X: Any, target: Any) -> float:
-        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
-        return KeptShift(self.delta, self.parameters(model)).margin(model, X, target)
 
     def to_dict(self) -> dict[str, Any]:
         """The signs as a text of ``-``, ``0`` and ``+``."""
@@ -201,12 +216,6 @@ class CornerShift:
         if getattr(shifts, "kind", None) != "linf" or not set(text) <= set(places):
             raise about.wrong("signs", "a text of -, 0 and +, with shifts in a box")
         return cls(shifts, size, np.array([places[sign] for sign in text], dtype=np.int8))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CornerShift) and self.to_dict() == other.to_dict() and self.shifts == other.shifts
-
-    def __hash__(self) -> int:
-        return hash((self.delta, self.signs.tobytes()))
 
 
 @dataclass(frozen=True)
@@ -251,6 +260,57 @@ class RowWitness:
         return cls(tuple(cells), kept, delta)
 
 
+def confirmed_witness(question: Question, row: int, values: Floats, direction: Floats | None = None) -> Witness | None:
+    """Keep the shifted parameters if they lie in the set, without tolerance, and row number `row` is not valid on them.
+
+    The margin, in float64 on these very parameters, must fail beyond what rounding could do; else exact rational
+    arithmetic decides for piecewise linear networks in float64. `direction` is what `inside_box` made `values` of, if
+    it did.
+    """
+    delta, base, shifts = float(question.delta[row]), question.model.parameters, question.shifts
+    values, chain = np.asarray(values, dtype=np.float64), None
+    box, reach = isinstance(question.geometry, Box), question.reach
+    if offers(shifts, Embedded):  # what is kept are the coordinates of the set, not the parameters of the chain
+        base, chain, shifts = shifts.base, shifts.chain, shifts.shifts
+        values, reach = chain.lower(values, base.values), shifts.radii(base)
+    if box:
+        inside = bool(within_box(base.values, reach, delta, values).all())
+    else:
+        inside = bool(np.isfinite(values).all()) and shifts.contains(base, replace(base, values=values), delta)
+    if not inside or not _fails(question, row, values if chain is None else chain.at(values)):
+        return None
+    if offers(shifts, MovesInput):
+        return KeptShift(delta, values, shifts)
+    if box:  # a corner as its signs: large models have large witnesses
+        signs = np.sign(values - base.values)
+        made = chain is None and direction is not None and np.array_equal(signs, direction)
+        if made or np.array_equal(inside_box(base.values, reach, delta, signs), values):
+            return CornerShift(shifts, delta, signs.astype(np.int8))
+    return KeptShift(delta, values)
+
+
+def _fails(question: Question, row: int, values: Floats) -> bool:
+    network, one = question.network, slice(row, row + 1)
+    if network is None:
+        alone, move = question.take(one), (values - question.model.parameters.values)[None, :]
+        margin = float(question.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0, 0])
+        return bool(margin < -alone.band[0])  # written so that a NaN does not count
+    X, wanted, tensors = question.X[one], question.wanted[one], network.parameters.split(values)
+    parts = tensors[::2], tensors[1::2], network.activations
+    margin = float(margins_from_scores(scores(*parts, X), wanted, network.offset)[0])
+    if not is_piecewise_linear(network.activations) or question.single:
+        return bool(margin < -question.take(one).band[0])
+    strict = bool(question.strict[row])
+    if margin > 0 or (margin == 0 and not strict):  # written so that a NaN is left to exact arithmetic
+        return False
+    # what rounding can have done to it: as a rule far less, and then its sign is that of real arithmetic
+    reach = question.reach if isinstance(question.reach, float) else network.parameters.split(question.radii)
+    if margin < -margin_error(network, X, reach, question.delta[one])[0]:
+        return True
+    sign = exact_sign(*parts, X[0], int(wanted[0]), network.offset)
+    return sign < 0 or (sign == 0 and strict)
+
+
 #: Reason of every row whose explanation is not valid to begin with, and what readers are told about it.
 NOT_VALID = "not valid on the model itself"
 NOT_TODAY = "not valid today: the model itself does not give the target class"
@@ -288,16 +348,12 @@ class Rechecked(Capability, Protocol):
 
 
 @dataclass(frozen=True)
-class BaseEvidence:
+class BaseEvidence(Saved):
     """The unshifted model alone decided."""
 
     draws: int = 0
     failures: int = 0
     kind: ClassVar[str] = "model"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evidence as JSON values."""
-        return {"kind": "model", "draws": 0, "failures": 0}
 
     @classmethod
     def from_dict(cls, about: Fields) -> BaseEvidence:
@@ -308,7 +364,7 @@ class BaseEvidence:
 
 
 @dataclass(frozen=True)
-class BoundEvidence:
+class BoundEvidence(Saved):
     """A statement about every shift: a bound that was proved, or a shift that was found.
 
     Attributes
@@ -328,13 +384,9 @@ class BoundEvidence:
     bound: float | None
     nodes: int = 0
     exact: bool = False
-    draws: int = 0
-    failures: int = 0
+    draws: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
     kind: ClassVar[str] = "bound"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evidence as JSON values."""
-        return {"kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes, "exact": self.exact}
 
     @classmethod
     def from_dict(cls, about: Fields) -> BoundEvidence:
@@ -425,10 +477,7 @@ class Certificate:
 
     def unsaved(self) -> str:
         """What of the certificate no reader of a file would know, in words; empty if it can be saved."""
-        parts: list[tuple[str, Kinds, object]] = [
-            ("evidence", EVIDENCE, self.evidence),
-            ("a claim", CLAIMS, self.claim),
-        ]
+        parts: list[Any] = [("evidence", EVIDENCE, self.evidence), ("a claim", CLAIMS, self.claim)]
         parts += [] if self.witness is None else [("a witness", WITNESSES, self.witness)]
         odd = [f"{what} of type {type(part).__name__}" for what, known, part in parts if not known.know(part)]
         return odd[0] if odd else ""

@@ -8,7 +8,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from apas._fields import Fields, Kinds
+from apas._fields import Fields, Kinds, Saved
 from apas._validation import check_integer, check_probability
 from apas.errors import InputError
 from apas.stats import simultaneous
@@ -101,7 +101,7 @@ def percent(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Every:
+class Every(Saved):
     """Every shift of the set that `measure` names keeps the target class; said of so many `rows` together."""
 
     measure: str
@@ -137,10 +137,6 @@ class Every:
     def meaning(self, size: str, *, per_test: bool = False) -> str:
         """What a reader is told that it means."""
         return f"it is proved that every shift of the set ({self.measure}; {size}) keeps the promised class."
-
-    def to_dict(self) -> dict[str, Any]:
-        """The claim as JSON values."""
-        return {"kind": self.kind, **vars(self)}
 
     @classmethod
     def from_dict(cls, about: Fields) -> Every:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Box
+from apas.shifts.base import Box, in_training_order
 from apas.stats.sequential import Boundary
 from apas.worst_case.intervals import Boxes, rounding_share
 
@@ -31,8 +31,8 @@ DRAWS, ROWS = 2048, 4096
 FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
 #: Blocks start at multiples of this, where whole groups of directions are drawn at once.
 ALIGN = 128
-#: How many draws the anytime test looks at first.
-FIRST = 256
+#: How many draws the anytime test looks at first, and a number that no draw has.
+FIRST, NEVER = 256, 1 << 62
 # glibc gives the memory of a block back to the system as soon as it is freed, and taking it again costs more than the
 # arithmetic. It stops doing so for sizes that it has seen freed before: let it see one, of which no page is touched.
 np.empty(1 << 20)
@@ -58,63 +58,38 @@ class Failures:
 
 def first_failures(question: Question, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
     """The first failing draws of each row, up to `limit` of them or `sure_limit` beyond rounding of 0."""
-    block, rows = _block(question), len(question.X)
-    with Progress(samples, "drawing shifted models") as progress:
-        if question.n_jobs == 1 or samples <= block:
-            parts = [_scan(question, stream, (0, samples), _AtCounts(rows, limit, sure_limit), block, progress)]
-        else:
-            parts, cuts = [], ranges(samples, block, question.n_jobs)
-            jobs = ((question, stream, cut, _AtCounts(rows, limit, sure_limit), block, None) for cut in cuts)
-            for (a, b), part in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
-                parts.append(part)
-                progress.advance(b - a)
-    return _sorted_failures(parts, len(question), limit)
+    stop = _AtCounts(len(question), limit, sure_limit)
+    return _sorted_failures(_failing_parts(question, stream, stop, 0, samples), len(question), limit)
 
 
 def failures_until_decided(
     question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
 ) -> Failures:
     """Failing draws of each row from number `begin` up to the draw that decides; `before` are earlier counts."""
-    block, stop = _block(question), _WhenDecided(test, cap, before)
-    with Progress(cap - begin, "drawing shifted models") as progress:
-        if question.n_jobs == 1 or cap - begin <= block:
-            return _sorted_failures([_scan(question, stream, (begin, cap), stop, block, progress)], len(question))
-        parts, rows, never = [_NOTHING], np.arange(len(question)), 1 << 62
-        while len(rows) and begin < cap:
-            # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
-            end = min(cap, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
-            some, cuts = question.take(rows), ranges(end - begin, block, question.n_jobs)
-            jobs = (
-                (some, stream, (begin + a, begin + b), _AtCounts(len(rows), never, never), block, None) for a, b in cuts
-            )
-            column, draws, sure = join([_NOTHING, *in_parallel(_scan, jobs, question.n_jobs)])
-            parts.append((rows[column], draws, sure))
-            rows = stop.open(rows, parts[-1], end)
-            progress.advance(end - begin)
-            begin = end
-    return _sorted_failures(parts, len(question))
-
-
-def failures_of_refits(
-    question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
-) -> Failures:
-    """The same on models that are trained one after another, as many as it takes."""
-    if (question.delta != 1).any():
+    if in_training_order(question.shifts) and (question.delta != 1).any():
         raise InputError("`delta` must be 1, or None, with models that are trained until they suffice.")
-    stop, rows, parts = _WhenDecided(test, cap, before), np.arange(len(question)), [_NOTHING]
-    with Progress(cap - begin, "training models") as progress:
-        while len(rows) and begin < cap:
-            if not question.grow(begin + 1):
-                raise InputError(
-                    f"`models` must go on until every row is decided, or up to {cap}, but there are {begin}; list all."
-                )
-            drawn = question.directions(stream, begin, begin + 1)
-            column, sample, sure = _failing_pairs(question, rows, drawn, 1)
-            parts.append((rows[column], begin + sample, sure))
-            begin += 1
-            rows = stop.open(rows, parts[-1], begin)
-            progress.advance(1, f"training models: {begin} so far, {len(rows)} of {len(question)} rows open")
-    return _sorted_failures(parts, len(question))
+    stop = _WhenDecided(test, cap, before)
+    return _sorted_failures(_failing_parts(question, stream, stop, begin, cap), len(question))
+
+
+def _failing_parts(question: Question, stream: Stream, stop: _Stop, begin: int, end: int) -> list[_Part]:
+    """Failing draws of all rows from number `begin` to `end`, of each at least until it needs no more."""
+    grows, parts, rows = in_training_order(question.shifts), [_NOTHING], np.arange(len(question))
+    block = 1 if grows else _block(question)  # models that are trained one after another, as many as it takes
+    with Progress(end - begin, "training models" if grows else "drawing shifted models") as progress:
+        if grows or question.n_jobs == 1 or end - begin <= block:
+            return [_scan(question, stream, (begin, end), stop, block, progress)]
+        while len(rows) and begin < end:
+            # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
+            until = min(end, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
+            some, first = question.take(rows), len(parts)
+            cuts = [(begin + a, begin + b) for a, b in ranges(until - begin, block, question.n_jobs)]
+            jobs = ((some, stream, cut, stop.alone(len(rows)), block, None) for cut in cuts)
+            for (a, b), (column, draws, sure) in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
+                parts.append((rows[column], draws, sure))
+                progress.advance(b - a)
+            rows, begin = stop.open(rows, join(parts[first:]), until), until
+    return parts
 
 
 def _sorted_failures(parts: list[_Part], count: int, limit: int | None = None) -> Failures:
@@ -142,7 +117,7 @@ def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[t
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
     fits: int = NUMBERS // max(1, question.coordinates.values.size)
-    most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
+    most = DRAWS if len(question.X) <= FEW_ROWS or question.regions is not None else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
@@ -152,30 +127,27 @@ def _block(question: Question) -> int:
     return 2 * block if len(question.X) == 1 and block % ALIGN == 0 else block
 
 
+#: Row and number of failing draws, and whether they are sure.
 _Part = tuple[Indices, Integers, Bools]
 _Pair = tuple[int, int]
 
 
-class _Stop(Protocol):
-    """When rows need no more draws."""
-
-    def until(self, rows: Indices, begin: int) -> int:
-        """No draw from this number on can be needed by rows, unless one from `begin` on fails."""
-
-    def open(self, rows: Indices, found: _Part, end: int) -> Indices:
-        """Those of the rows that are still drawn for, after what was found among the last draws up to `end`."""
-
-
 class _AtCounts:
-    """At a number of failures, or of such beyond rounding."""
+    """Rows need no more draws after a number of failures, or of such beyond rounding."""
 
     def __init__(self, rows: int, limit: int, sure_limit: int) -> None:
         self.most, self.failed = (limit, sure_limit), np.zeros((2, rows), dtype=np.int64)
 
+    def alone(self, rows: int) -> _AtCounts:
+        """When a worker stops, who sees a part of the draws."""
+        return _AtCounts(rows, *self.most)
+
     def until(self, rows: Indices, begin: int) -> int:
-        return 1 << 62
+        """No draw from this number on can be needed by rows, unless one from `begin` on fails."""
+        return NEVER
 
     def open(self, rows: Indices, found: _Part, end: int) -> Indices:
+        """Those of the rows that are still drawn for, after what was found among the last draws up to `end`."""
         if not len(found[0]):
             return rows
         for failed, part in zip(self.failed, (found[0], found[0][found[2]]), strict=True):
@@ -185,11 +157,14 @@ class _AtCounts:
 
 
 class _WhenDecided:
-    """As soon as the anytime test has decided; it needs no more of the past than two counts."""
+    """Rows need no more draws once the anytime test has decided; it needs no more of the past than two counts."""
 
     def __init__(self, test: Boundary, cap: int, before: Sequence[_Pair]) -> None:
         self.test, self.cap, self.counts = test, cap, list(before)
         self.needed = np.array([min(cap, test.needed(count)) for count, _ in before], dtype=np.int64)
+
+    def alone(self, rows: int) -> _AtCounts:
+        return _AtCounts(rows, NEVER, NEVER)
 
     def until(self, rows: Indices, begin: int) -> int:
         # a short first block lets rows go that fail at once
@@ -217,11 +192,16 @@ class _WhenDecided:
         return np.asarray(rows[still[rows]])
 
 
+_Stop: TypeAlias = _AtCounts | _WhenDecided
+
+
 def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:
     shifts, moving, active = question.shifts, question.coordinates, _unproved(question)
-    found: list[_Part] = [_NOTHING]
-    begin = cut[0]
+    found, begin, grows, told = [_NOTHING], cut[0], in_training_order(shifts), None
     while begin < cut[1] and len(active):
+        if grows and not question.grow(begin + 1):
+            wanted = f"until every row is decided, or up to {cut[1]}"
+            raise InputError(f"`models` must go on {wanted}, but there are {begin}; list all.")
         until = max(stop.until(active, begin), begin + 1)
         # a whole group of directions costs no more than a part of it, and needs no copy
         end = min(begin + block, cut[1], -(-until // ALIGN) * ALIGN)
@@ -234,8 +214,10 @@ def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: in
                 seen.append((rows[column], begin + sample, sure))
         found += seen[1:]
         active = stop.open(active, join(seen), end)
+        if grows:
+            told = f"training models: {end} so far, {len(active)} of {len(question)} rows open"
         if progress is not None:
-            progress.advance(end - begin)
+            progress.advance(end - begin, told)
         begin = end
     return join(found)
 
@@ -296,25 +278,24 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
 def _unproved(question: Question) -> Indices:
     """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
     everyone, network = np.arange(len(question)), question.network
-    if question.regions is not None and isinstance(question.geometry, Box) and question.with_region.all():
+    if question.regions is not None and question.with_region.all():
         from apas.certification.region_claims import kept_without_draws  # which makes certificates
 
-        return everyone[~kept_without_draws(question, everyone, question.radii)]
+        return everyone[~kept_without_draws(question)]
     if question.regions is not None or type(network) is not FeedForward or not isinstance(question.geometry, Box):
         return everyone  # a subclass may compute otherwise
     # so many at a time that the ends of the pre-activations of all rows are never held together
     step = max(1, NUMBERS // max(weight.size // len(weight) for weight in network.weights))
-    some = [_unproved_of(question, network, everyone[a : a + step]) for a in range(0, len(everyone), step)]
-    return np.concatenate([everyone[:0], *some])
-
-
-def _unproved_of(question: Question, network: FeedForward, rows: Indices) -> Indices:
-    boxes, delta = Boxes(network, question.X[rows], question.wanted[rows], question.radii), question.delta[rows]
-    bound = boxes.bound(delta)
-    if not (bound > 0).any():
-        return rows
-    error = question.rounding[rows]
-    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
-    # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
-    band = question.band[rows] if question.single else ROUNDING / rounding_share(network) * error
-    return np.asarray(rows[~(bound - error > 2 * band)])
+    found = [everyone[:0]]
+    for rows in (everyone[a : a + step] for a in range(0, len(everyone), step)):
+        boxes, delta = Boxes(network, question.X[rows], question.wanted[rows], question.radii), question.delta[rows]
+        bound = boxes.bound(delta)
+        if not (bound > 0).any():
+            found.append(rows)
+            continue
+        error = question.rounding[rows]
+        # beyond the band that makes a draw a failure, and once more what rounding can take off a margin; the magnitudes
+        # behind the error are at least those behind the band, which takes longer, but for what float32 adds to it
+        band = question.band[rows] if question.single else ROUNDING / rounding_share(network) * error
+        found.append(rows[~(bound - error > 2 * band)])
+    return np.concatenate(found)

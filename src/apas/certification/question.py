@@ -34,9 +34,8 @@ from apas.shifts.lp import LpShifts
 from apas.worst_case.intervals import margin_error
 
 if TYPE_CHECKING:
+    from apas.certification.api import FractionCurve, OutputRange
     from apas.certification.max_shift.result import MaxShift
-    from apas.certification.output_range import OutputRange
-    from apas.certification.robust_fraction import FractionCurve
 
 #: What a claim about a model that is computed in float32 says of it.
 IN_FLOAT32 = "computed in float32, within its rounding"
@@ -360,13 +359,10 @@ class Question:
         """The model as a dense network, if it is one with the same parameters in the same order."""
         if not offers(self.model, models.Dense):
             return None
-        network, parameters = self.model.as_feedforward(), self.model.parameters
-        if parameters is network.parameters:
-            return network
+        network, given = self.model.as_feedforward(), self.model.parameters
         known = network.parameters
-        return (
-            network if known.shapes == parameters.shapes and np.array_equal(known.values, parameters.values) else None
-        )
+        same = known is given or (known.shapes == given.shapes and np.array_equal(known.values, given.values))
+        return network if same else None
 
     @cached_property
     def embedded(self) -> Question:

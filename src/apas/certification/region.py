@@ -25,7 +25,7 @@ from apas.display.numbers import exactly, plain
 from apas.errors import InputError, Unsupported
 from apas.models.base import Described, Named, Raw, encoded_rows, offers
 from apas.models.feedforward import FeedForward
-from apas.worst_case.regions import AffineBox, rounding_band
+from apas.worst_case.regions import AffineBox, least_margin_every, rounding_band
 
 #: Ways to say what a number may be, relative to the row or by itself.
 AT_LEAST, AT_MOST, BETWEEN, ONE_OF = "at least", "at most", "between", "one of"
@@ -34,15 +34,8 @@ COMBINATIONS = 4096
 #: Where a number is tried to see whether it enters the model along a straight line, and how close that must be.
 PROBES, STRAIGHT = (0.003, 0.17, 0.5, 0.62, 0.994), 1e-12
 #: Preprocessing of scikit-learn through which numbers go along straight lines, and categories by themselves.
-_STRAIGHT_STEPS: tuple[str, ...] = (
-    "Pipeline",
-    "ColumnTransformer",
-    "FeatureUnion",
-    "SimpleImputer",
-    "PCA",
-    "OneHotEncoder",
-)
-_STRAIGHT_STEPS += ("OrdinalEncoder", "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+_STRAIGHT_STEPS = {"Pipeline", "ColumnTransformer", "FeatureUnion", "SimpleImputer", "PCA", "OneHotEncoder"}
+_STRAIGHT_STEPS |= {"OrdinalEncoder", "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}
 
 #: Models whose preprocessing was looked at: to describe a pipeline takes longer than to bound its margins.
 _KNOWN_STRAIGHT: WeakSet[Any] = WeakSet()
@@ -180,6 +173,7 @@ class ReadRegion:
     combinations: tuple[dict[str, Any], ...]
     names: tuple[str, ...]
     _bands: dict[float, list[float]] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[int, float], bool] = field(default_factory=dict, repr=False)
 
     def rows(self, places: Sequence[tuple[int, Floats]]) -> Any:
         """The rows at points of boxes, as a table like that of the row."""
@@ -191,6 +185,15 @@ class ReadRegion:
         if delta not in self._bands:
             self._bands[delta] = [rounding_band(net, box, radii, delta) for box in self.boxes]
         return self._bands[delta]
+
+    def kept(self, net: FeedForward, wanted: int, radii: Floats, delta: float) -> bool:
+        """Whether intervals over each box show that every shift keeps it, computed once; `radii` are as in `bands`."""
+        if (wanted, delta) not in self._kept:
+            about = zip(self.boxes, self.bands(net, radii, delta), strict=True)
+            # two bands more than the bound has taken off: the margin of a draw, and what it must be above to be kept
+            clear = (least_margin_every(net, b, wanted, radii, delta, splits=1)[0] > 2 * band for b, band in about)
+            self._kept[wanted, delta] = all(clear)
+        return self._kept[wanted, delta]
 
     def _cells(self, t: Floats) -> dict[str, float]:
         each = ((s, s.low + float(x) * (s.high - s.low)) for s, x in zip(self.numbers, t, strict=True))

@@ -4,8 +4,6 @@ What is counted are events of the draws ("this model keeps all of the region"), 
 draw that nothing settles counts as failed, and refutes nothing. What refutes is a row of the region, kept as a witness.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,10 +26,10 @@ from apas.certification.region import ReadRegion, Region, RowRegion, cells_of, n
 from apas.display.numbers import at_least, plain
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, Leaves, class_indices, offers
+from apas.models.feedforward import FeedForward
 from apas.shifts.base import Box, Finite, Listed, OtherMoves
 from apas.worst_case.regions import (
     DrawnNetworks,
-    LinearRegions,
     RegionMargins,
     least_margin_every,
     least_margin_trees,
@@ -75,13 +73,13 @@ class AskedRegion:
     def on_model(self, model: Any, target: Any) -> RegionMargins:
         """What is known of the region on one model as it is."""
         read, wanted = self.read(model), int(class_indices(model.classes, target, 1)[0])
-        trees = model.trees() if offers(model, Leaves) else None
-        if not offers(model, Dense) and trees is None:
+        net = model.as_feedforward() if offers(model, Dense) else None
+        trees = model.trees() if net is None and offers(model, Leaves) else None
+        if net is None and trees is None:
             raise Unsupported(_no_bounds(model))
         found = _unknown(1, read)
         for number, box in enumerate(read.boxes):
-            if offers(model, Dense):
-                net = model.as_feedforward()
+            if net is not None:
                 still = np.zeros((1, len(net.parameters)))
                 nets, band = DrawnNetworks.of(net, box, still, 0.0), rounding_band(net, box, still[0], 0.0)
                 here = least_margins_drawn(nets, box, wanted, band)
@@ -145,38 +143,28 @@ def _no_bounds(model: Any) -> str:
     )
 
 
-def linear_regions(question: Any, rows: Indices) -> LinearRegions | None:
-    """The regions of rows side by side if the model is linear and has one score; None of other models."""
-    net = question.network
-    if question.listed is not None or net is None or net.activations or net.weights[0].shape[1] != 1 or not len(rows):
-        return None
-    read = [question.regions[i].read(question.model) for i in rows]
-    deltas = question.delta[rows].tolist()
-    bands = [one.bands(net, question.radii, delta) for one, delta in zip(read, deltas, strict=True)]
-    about = zip([one.boxes for one in read], bands, question.wanted[rows].tolist(), deltas, strict=True)
-    return LinearRegions.of(net, list(about))
-
-
 def region_margins(question: Any, directions: Floats, rows: Indices) -> Floats:
     """Least margins of regions on the models drawn: above 0 proved, below 0 of a row, 0 open; (directions, rows)."""
-    if (linear := linear_regions(question, rows)) is not None:
-        return linear.margins(directions)
     some = zip([question.regions[i] for i in rows], rows.tolist(), strict=True)
     found = [asked.on_draws(question, i, directions).margins for asked, i in some]
     return np.stack(found, axis=1) if found else np.empty((len(directions), 0))
 
 
-def kept_without_draws(question: Any, rows: Indices, radii: Floats) -> Bools:
-    """Regions that bounds show to be kept under every shift of a box, where margins over regions are exact."""
-    linear = linear_regions(question, rows)
-    return np.zeros(len(rows), dtype=bool) if linear is None else linear.kept_by_every(radii)
+def kept_without_draws(question: Any) -> Bools:
+    """Regions that bounds show to be kept under every shift of a box, so that no draw of them can fail."""
+    kept, net = np.zeros(len(question), dtype=bool), question.network
+    if type(net) is not FeedForward or not isinstance(question.geometry, Box):  # a subclass may compute otherwise
+        return kept
+    rows = zip(question.regions, question.wanted.tolist(), question.delta.tolist(), strict=True)
+    kept[:] = [asked.read(question.model).kept(net, wanted, question.radii, delta) for asked, wanted, delta in rows]
+    return kept
 
 
 def decide_regions(question: Any, method: Any, stream: Stream) -> list[Certificate]:
     """One certificate per row about its region: the model itself first, then the shifts."""
     claim, name = method.claim(question), getattr(method, "name", type(method).__name__.lower())
     found: dict[int, Certificate] = {}
-    sure = kept_without_draws(question, np.arange(len(question)), 0.0 * question.radii)
+    sure = kept_without_draws(question)
     for i, asked in enumerate(question.regions or ()):
         if sure[i]:
             continue
@@ -282,11 +270,8 @@ def certify_sizes(question: Any, method: Any, stream: Stream, sizes: int) -> lis
         best, low, high = ask(sizes), 0, sizes
         low = sizes if best.is_certified else 0
         while high - low > 1:
-            middle = (low + high) // 2
-            answer = ask(middle)
-            if answer.is_certified:
-                best, low = answer, middle
-            else:
-                best, high = best if best.is_certified else answer, middle
+            answer = ask(middle := (low + high) // 2)
+            best = answer if answer.is_certified or not best.is_certified else best
+            low, high = (middle, high) if answer.is_certified else (low, middle)
         found.append(best)
     return found

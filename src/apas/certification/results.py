@@ -189,22 +189,31 @@ class UnderShifts(RowResults[Item]):
     """One answer per row about what happens to it while a model shifts."""
 
     PER_ROW = (*RowResults.PER_ROW, "readings")
+    #: The function of `apas.display.plots` that draws them, and what is said of no rows.
+    PLOT: ClassVar[str]
+    NOTHING: ClassVar[str]
 
-    def __init__(
-        self,
-        items: Sequence[Item],
-        *,
-        model_digest: str,
-        shifts: ShiftSet,
-        model: Any = None,
-        readings: Any = None,
-        **rows: Any,
-    ) -> None:
-        super().__init__(items, **rows)
-        self.model_digest, self.shifts, self.model, self.readings = model_digest, shifts, model, readings
+    def __init__(self, items: Sequence[Item], *, model_digest: str, shifts: ShiftSet, **known: Any) -> None:
+        self.model, self.readings = known.pop("model", None), known.pop("readings", None)
+        super().__init__(items, **known)
+        self.model_digest, self.shifts = model_digest, shifts
 
     def _about(self) -> dict[str, Any]:
         return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}
+
+    def summary(self) -> str:
+        """What was found, in one sentence."""
+        return self._summary() if len(self) else self.NOTHING
+
+    @abstractmethod
+    def _summary(self) -> str:
+        """The same of at least one row."""
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the answers, as the class says."""
+        from apas.display import plots
+
+        return getattr(plots, self.PLOT)(self, ax)  # type: ignore[no-any-return]
 
     def _continued(self, go_on: Callable[..., Sequence[Item]], n_samples: Any, model: Any, n_jobs: Any) -> Self:
         """The answers that `go_on` gives for the question that these are about, and a number of draws."""
@@ -240,6 +249,8 @@ def _cut(value: Any, where: slice | Bools) -> Any:
 class Certificates(UnderShifts[Certificate]):
     """One certificate per row, in the order of the rows.
 
+    `plot` draws, per row, the range in which the share of valid shifts lies, against the share that is asked for.
+
     Attributes
     ----------
     points : ndarray or data frame
@@ -256,6 +267,7 @@ class Certificates(UnderShifts[Certificate]):
 
     FORMAT = "apas-certificates"
     ROWS = "certificates"
+    PLOT, NOTHING = "coverage_plot", "No rows, no certificates."
     UNSHOWN = ("claim", "coverage", "confidence")
     COLUMNS: ClassVar[tuple[str, ...]] = ("verdict", "target", "delta", *UNSHOWN, "draws", "failures")
     COLUMNS += ("method", "reason", "valid_today")
@@ -275,10 +287,7 @@ class Certificates(UnderShifts[Certificate]):
         """Which rows the model itself gives their class, as a boolean array; the others are refuted without draws."""
         return np.array([c.valid_today for c in self], dtype=bool)
 
-    def summary(self) -> str:
-        """How many rows got which verdict, for which reason they were refuted, and about what, in one sentence."""
-        if not len(self):
-            return "No rows, no certificates."
+    def _summary(self) -> str:
         counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._why_refuted()}
         parts = ", ".join(f"{counts[v]} {v.name}{why.get(v, '')}" for v in Verdict if counts[v])
         deltas, today = sorted({c.delta for c in self}), [c for c in self if c.valid_today] or self
@@ -316,12 +325,6 @@ class Certificates(UnderShifts[Certificate]):
         from apas.certification.methods.sampling import continue_rows  # which makes certificates
 
         return self._continued(continue_rows, n_samples, model, n_jobs)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""
-        from apas.display.plots import coverage_plot
-
-        return coverage_plot(self, ax)
 
     def _line(self, item: Certificate) -> dict[str, Any]:
         sure = getattr(item.claim, "shown_confidence", item.claim.confidence)

@@ -1,7 +1,5 @@
 """The command `apas`."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """All commands as one program: their groups, their examples, and what bad usage is answered with."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -19,25 +17,13 @@ from apas.cli.promises import audit_command, ledger_app, report_command, verify_
 from apas.cli.research import bench_command, paper_app
 from apas.errors import InputError
 
-#: The groups of `apas --help`, in its order.
-COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
-    "Start here": {"demo": demo_command},
-    "Certify explanations": {
-        "certify": certify_command,
-        "max-shift": max_shift_command,
-        "generate": generate_command,
-        "menu": menu_command,
-        "calibrate": calibrate_command,
-    },
-    "Keep promises": {
-        "verify": verify_command,
-        "audit": audit_command,
-        "ledger": ledger_app,
-        "report": report_command,
-        "letter": letter_command,
-    },
-    "Model files": {"shift": shift_command, "convert": convert_command, "retrain": retrain_command},
-    "Research": {"paper": paper_app, "bench": bench_command},
+#: The groups of `apas --help`, in its order; a command is called as its function.
+COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
+    "Start here": [demo_command],
+    "Certify explanations": [certify_command, max_shift_command, generate_command, menu_command, calibrate_command],
+    "Keep promises": [verify_command, audit_command, ledger_app, report_command, letter_command],
+    "Model files": [shift_command, convert_command, retrain_command],
+    "Research": [paper_app, bench_command],
 }
 #: What `UsageError` is called in every version of Typer: the class of which a bad parameter is a case.
 _UsageError: type[Any] = typer.BadParameter.__bases__[0]
@@ -64,37 +50,27 @@ class _WithExamples(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
-        first = [_first_example(command) for group in COMMANDS.values() for command in group.values()]
+        first = [_first_example(command) for group in COMMANDS.values() for command in group]
         typer.echo("\n".join([" Examples:", *(f"   {example}" for example in first), ""]))
 
 
-def _program() -> typer.Typer:
-    program = typer.Typer(
-        name="apas",
-        help="Certify that counterfactual explanations survive a change of the model.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        cls=_WithExamples,
-    )
-    for panel, group in COMMANDS.items():
-        for name, command in group.items():
-            if isinstance(command, typer.Typer):
-                program.add_typer(command, name=name, rich_help_panel=panel)
-            else:
-                program.command(name, rich_help_panel=panel)(command)
-
-    @program.callback()
-    def _root(
-        version: bool = Option(
-            False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
-        ),
-    ) -> None:
-        pass
-
-    return program
+_WHAT = "Certify that counterfactual explanations survive a change of the model."
+app = typer.Typer(name="apas", help=_WHAT, no_args_is_help=True, pretty_exceptions_enable=False, cls=_WithExamples)
+for panel, group in COMMANDS.items():
+    for command in group:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=panel)
+        else:
+            app.command(command.__name__.removesuffix("_command").replace("_", "-"), rich_help_panel=panel)(command)
 
 
-app = _program()
+@app.callback()
+def _root(
+    version: bool = Option(
+        False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    pass
 
 
 def run_program() -> int:

@@ -80,18 +80,12 @@ def demo_command(
     advice = folder.write_page(bank, kinds[1], audits[1], retrained)
     if as_json:
         pairs, moved = list(zip(kinds, audits, strict=True)), _measured_move(audits)
-        content: dict[str, Any] = {
-            "format": "apas-demo",
-            "seed": seed,
-            "delta": delta,
-            "calibration": str(calibration.claim),
-            "calibrated": bool(calibration.certified.all()),
-            "measured_shift": None if moved is None else float(moved),
-            **{offers.name: offers.to_dict(report) for offers, report in pairs},
-            "offers": {offers.name: json_rows(offers.frame(report).reset_index()) for offers, report in pairs},
-            "files": [str(file) for file in folder.files],
-            "without_report": advice,
-        }
+        content: dict[str, Any] = {"format": "apas-demo", "seed": seed, "delta": delta}
+        content |= {"calibration": str(calibration.claim), "calibrated": bool(calibration.certified.all())}
+        content["measured_shift"] = None if moved is None else float(moved)
+        content |= {offers.name: offers.to_dict(report) for offers, report in pairs}
+        content["offers"] = {offers.name: json_rows(offers.frame(report).reset_index()) for offers, report in pairs}
+        content |= {"files": [str(file) for file in folder.files], "without_report": advice}
         print_json(content)
         return
     _print_examples(kinds, audits)

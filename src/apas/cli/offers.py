@@ -197,16 +197,9 @@ def letter_command(
     """
     from apas import write_letter
 
-    pages = write_letter(
-        certificates,
-        folder,
-        references=read_references(references, reference_column),
-        expires=expires,
-        answer=answer,
-        names=parse_pairs(name, "--name"),
-        sender=sender,
-        template=template,
-    )
+    said: dict[str, Any] = {"expires": expires, "answer": answer, "sender": sender, "template": template}
+    said |= {"references": read_references(references, reference_column), "names": parse_pairs(name, "--name")}
+    pages = write_letter(certificates, folder, **said)
     if as_json:
         print_json({"format": "apas-letters", "pages": [str(page) for page in pages]})
         return

@@ -87,13 +87,8 @@ def parse_tolerance(texts: Sequence[str] | None) -> float | dict[str, float] | N
 
 
 #: Which methods each option goes with; those that are named nowhere go with all.
-GOES_WITH = {
-    "coverage": ("sampling", "enumeration"),
-    "confidence": ("sampling",),
-    "samples": ("sampling",),
-    "test": ("sampling",),
-    "time_limit": ("exact", "cascade", "enumeration"),
-}
+GOES_WITH: dict[str, tuple[str, ...]] = dict.fromkeys(("confidence", "samples", "test"), ("sampling",))
+GOES_WITH |= {"coverage": ("sampling", "enumeration"), "time_limit": ("exact", "cascade", "enumeration")}
 #: By what evidence.
 MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
 #: What may move.
@@ -341,7 +336,6 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
 
 @functools.cache
 def _field_parameters(group: Any) -> list[inspect.Parameter]:
-    """The fields of a dataclass as parameters."""
     kinds = get_type_hints(group, include_extras=True)
     place = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(f.name, place, default=f.default, annotation=kinds[f.name]) for f in fields(group)]

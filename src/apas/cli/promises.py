@@ -18,18 +18,7 @@ from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.options import group_options, optional
-from apas.cli.output import (
-    PAGE,
-    cell,
-    check_outputs,
-    give,
-    json_rows,
-    new_table,
-    page,
-    print_json,
-    print_line,
-    print_table,
-)
+from apas.cli.output import cell, check_outputs, give, json_rows, new_table, page, print_json, print_line, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -213,6 +202,7 @@ def read_references(path: Path | None, column: str | None) -> list[str] | None:
 
 
 ledger_app = typer.Typer(
+    name="ledger",
     help="Keep the promises that were made to people, and audit new models against all of them.\n\n"
     "Example:  apas ledger list ledger.db --state open",
     no_args_is_help=True,
@@ -231,7 +221,6 @@ TrustClock = Annotated[
 
 
 def _file(ledger: str) -> Path | None:
-    """The file of a ledger, None for a server's."""
     return None if "://" in ledger else Path(ledger)
 
 
@@ -307,7 +296,7 @@ def list_command(
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = new_table(*short.columns)
-    for line in short[:PAGE].itertuples(index=False):
+    for line in short.iloc[page(len(short))].itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
     parts = ", ".join(f"{n} {name}" for name, n in counts.items())

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 paper_app = typer.Typer(
+    name="paper",
     help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",
     no_args_is_help=True,
 )
@@ -132,7 +133,6 @@ def _place(data: Path | None) -> Path:
 
 
 def _experiment_command(entry: Entry, group: type[RunOptions]) -> Callable[..., None]:
-    """The sub-command of an experiment."""
 
     def command(how: RunOptions) -> None:
         with how.prepare() as n_jobs:
@@ -179,16 +179,11 @@ def all_command(how: RunOptions) -> None:
 
 
 def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page: Path | None) -> dict[str, Any]:
-    """What experiments found, as JSON values."""
-    found = [
-        {
-            "name": entry.name,
-            "title": entry.title,
-            "tables": {title: json_rows(table) for title, table in outcome.tables.items()},
-            "files": [str(file) for file in outcome.files],
-        }
-        for entry, outcome in outcomes
-    ]
+    found = []
+    for entry, outcome in outcomes:
+        told = {"tables": {title: json_rows(table) for title, table in outcome.tables.items()}}
+        files = [str(file) for file in outcome.files]
+        found.append({"name": entry.name, "title": entry.title, **told, "files": files})
     return {"format": "apas-paper", "quick": quick, "experiments": found, "page": None if page is None else str(page)}
 
 
@@ -249,14 +244,8 @@ def _compare(sizes: tuple[int, ...], rows: int, rounds: int) -> dict[str, Any]:
         if failures.any() or not found.certified.all():
             raise AssertionError("rows far from the boundary failed, so that fewer draws were made than are counted")
     slow, fast = statistics.median(plain), statistics.median(ours)
-    return {
-        "network": "-".join(map(str, sizes)),
-        "parameters": len(net.parameters.values),
-        "rows": rows,
-        "loop_seconds": slow,
-        "apas_seconds": fast,
-        "ratio": slow / fast,
-    }
+    about = {"network": "-".join(map(str, sizes)), "parameters": len(net.parameters.values), "rows": rows}
+    return {**about, "loop_seconds": slow, "apas_seconds": fast, "ratio": slow / fast}
 
 
 def plain_failures(net: FeedForward, X: Floats, seed: int) -> Integers:
@@ -280,12 +269,8 @@ def plain_failures(net: FeedForward, X: Floats, seed: int) -> Integers:
 def _machine() -> dict[str, Any]:
     import numpy as np
 
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
+    here = {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
+    return {**here, "python": platform.python_version(), "numpy": np.__version__}
 
 
 def _print_times(lines: list[dict[str, Any]], rounds: int) -> None:

@@ -147,7 +147,6 @@ def whole_numbers(table: DataFrame) -> DataFrame:
 
 
 def _has_index(header: Sequence[str], model: Model, names: Sequence[str] | None) -> bool:
-    """Whether the first column names the rows."""
     from apas.models.base import Named, offers
 
     if names is None and offers(model, Named):

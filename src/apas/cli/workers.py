@@ -1,7 +1,5 @@
 """Where the work of a command is done: on this machine, or on a Dask cluster."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

@@ -98,14 +98,10 @@ class AuditRow:
     @classmethod
     def from_dict(cls, about: Fields) -> AuditRow:
         """What a file says became of a row."""
-        outcome = (
-            Outcome[about.choice("outcome", *Outcome.__members__)],
-            about.flag("valid"),
-            about.content.get("inside"),
-        )
-        said = about.any("verdict"), about.text("claim"), about.any("target"), about.any("delta"), about.text("reason")
-        repair, was_valid = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
-        return cls(*outcome, *said, repair, was_valid)
+        outcome, inside = Outcome[about.choice("outcome", *Outcome.__members__)], about.content.get("inside")
+        what = about.any("target"), about.any("delta"), about.text("reason")
+        more = Repair.from_dict(about.content.get("repair")), bool(about.content.get("was_valid", True))
+        return cls(outcome, about.flag("valid"), inside, about.any("verdict"), about.text("claim"), *what, *more)
 
 
 class AuditReport(RowResults[AuditRow]):
@@ -143,13 +139,8 @@ class AuditReport(RowResults[AuditRow]):
         **rows: Any,
     ) -> None:
         super().__init__(items, **rows)
-        self.new_digest, self.shifts, self.notes, self.comparable = (
-            new_digest,
-            dict(shifts or {}),
-            tuple(notes),
-            comparable,
-        )
-        self.expired, self.strict = expired, strict
+        self.new_digest, self.shifts, self.notes = new_digest, dict(shifts or {}), tuple(notes)
+        self.comparable, self.expired, self.strict = comparable, expired, strict
         self._asked = len(items)  # of which a part of the report may have none
 
     @property
@@ -265,15 +256,10 @@ class AuditReport(RowResults[AuditRow]):
         return {**told, "outcome": item.outcome.name, "repair": str(item.repair or "")}
 
     def _about(self) -> dict[str, Any]:
-        return {
-            "ok": self.ok,
-            "summary": self.summary(),
-            "new_digest": self.new_digest,
-            "notes": list(self.notes),
-            "shifts": {digest: shift.to_dict() for digest, shift in self.shifts.items()},
-            "points_digest": None if self.points is None else table_digest(self.points),
-            **({} if self.expired is None else {"expired": self.expired}),
-        }
+        said: dict[str, Any] = {"ok": self.ok, "summary": self.summary(), "new_digest": self.new_digest}
+        said |= {"notes": list(self.notes), "shifts": {key: shift.to_dict() for key, shift in self.shifts.items()}}
+        said["points_digest"] = None if self.points is None else table_digest(self.points)
+        return said if self.expired is None else {**said, "expired": self.expired}
 
 
 _WRONG = (
@@ -381,16 +367,10 @@ def audit(
         fixes, assumed = _repairs(found, new, broken, space)
         notes += assumed
         rows = [replace(row, repair=fixes.pop(0)) if row.outcome.is_broken else row for row in rows]
-    return AuditReport(
-        rows,
-        points=found.points,
-        new_digest=new_digest,
-        notes=notes,
-        feature_names=found.feature_names,
-        index=found._index,
-        shifts={} if shift is None else {found.model_digest: shift},
-        comparable=bounds_distance(shifts) and not new.differs and not new.unidentified,
-    )
+    about: dict[str, Any] = {"points": found.points, "feature_names": found.feature_names, "index": found._index}
+    about |= {"new_digest": new_digest, "notes": notes, "shifts": {} if shift is None else {found.model_digest: shift}}
+    comparable = bounds_distance(shifts) and not new.differs and not new.unidentified
+    return AuditReport(rows, comparable=comparable, **about)
 
 
 def calibration_notes(items: Sequence[Any], rows: Sequence[AuditRow]) -> list[str]:
@@ -399,13 +379,11 @@ def calibration_notes(items: Sequence[Any], rows: Sequence[AuditRow]) -> list[st
     for item, row in zip(items, rows, strict=True):
         if isinstance(item.claim, NextUpdate) and item.is_certified:
             together.setdefault(str(item.claim), []).append(row.outcome.is_broken)
-    told = "A claim about rows together ({}): the new model {}."
-    return [
-        told.format(
-            said, f"breaks {sum(hits)} of the {len(hits)} asked" if any(hits) else f"keeps all {len(hits)} asked"
-        )
-        for said, hits in together.items()
-    ]
+    told = []
+    for said, hits in together.items():
+        what = f"breaks {sum(hits)} of the {len(hits)} asked" if any(hits) else f"keeps all {len(hits)} asked"
+        told.append(f"A claim about rows together ({said}): the new model {what}.")
+    return told
 
 
 def _measure_refit(new: Successor, shifts: Any, data: Sequence[Any] | None) -> RefitReport | None:
@@ -477,7 +455,6 @@ class _Beside:
 
 
 def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _Beside, doubt: str) -> AuditRow:
-    """What became of row number `i`."""
     if not item.is_certified:
         was = item.verdict.name if item.valid_today else f"{item.verdict.name}, {_NEVER_VALID}"
         outcome, reason = Outcome.NOT_PROMISED, f"it was {was}, so nothing was promised"
@@ -517,7 +494,6 @@ def _about_region(row: AuditRow, outcome: RegionOutcome) -> AuditRow:
 def _repairs(
     found: Certificates, new: Successor, broken: Bools, space: FeatureSpace | None
 ) -> tuple[list[Repair], list[str]]:
-    """Repairs of the broken rows, and what was assumed for them."""
     notes: list[str] = []
     count = int(broken.sum())
     if new.network_only:

@@ -4,8 +4,6 @@ This is the one place that knows the format; objects say with `to_dict` and `fro
 reader would know (a shift set, a claim or evidence of somebody's own) is refused here, when it is written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -27,20 +25,7 @@ from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import AnswerColumn, Certificates
-from apas.contracts.certificate_lines import (
-    BLOCK,
-    Block,
-    CellBlocks,
-    Distinct,
-    described_table,
-    entry_lines,
-    parquet_lines,
-    read_entries,
-    read_lines,
-    table_cells,
-    write_line,
-    write_sorted,
-)
+from apas.contracts import certificate_lines as codec
 from apas.contracts.certified_model import Origin, Readings, known_readings
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
@@ -107,13 +92,13 @@ def _blocks_of(
     read = known_readings(found)
     top = described(found, read.origin if len(read) else Origin(False, None, None))
     items = [None if part is None else part._items for part in (certificates, radii)]
-    return top, entry_lines(found, items[0], items[1], read)
+    return top, codec.entry_lines(found, items[0], items[1], read)
 
 
 def line_parts(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> Iterator[bytes]:
     """The first line of a file in JSON Lines, and the lines of its rows, block by block."""
     top, blocks = _blocks_of(found, max_shifts)
-    yield f"{write_line(top)}\n".encode()
+    yield f"{codec.write_line(top)}\n".encode()
     for block, _ in blocks:
         yield "".join(f"{line}\n" for line in block).encode()
 
@@ -121,30 +106,25 @@ def line_parts(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = N
 def _written(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> Iterator[bytes]:
     """The bytes of a file, block by block."""
     top, blocks = _blocks_of(found, max_shifts)
-    yield "".join(["{\n", *(f' "{key}": {write_line(value)},\n' for key, value in top.items())]).encode()
+    yield "".join(["{\n", *(f' "{key}": {codec.write_line(value)},\n' for key, value in top.items())]).encode()
     digest, between = hashlib.sha256(b'{"certificates":['), (b' "certificates": [\n  ', b"")
     for block, texts in blocks:
         yield between[0] + ",\n  ".join(block).encode()
         digest.update(between[1] + ",".join(texts).encode())
         between = (b",\n  ", b",")
-    digest.update(b"]," + write_sorted(top)[1:].encode())  # of all keys "certificates" is the first
+    digest.update(b"]," + codec.write_sorted(top)[1:].encode())  # of all keys "certificates" is the first
     end = ' "certificates": []' if not len(found) else "\n ]"
     yield f'{end},\n "digest": "{digest.hexdigest()}"\n}}\n'.encode()
 
 
 def described(found: Certificates | MaxShifts, origin: Origin) -> dict[str, Any]:
     """What a file says about all rows."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "versions": own_versions(),
-        "model": {"digest": found.model_digest, "preprocessing": origin.preprocessing, "network": origin.network},
-        "shifts": found.shifts.to_dict(),
-        "space": origin.space,
-        "feature_names": None if found.feature_names is None else list(found.feature_names),
-        "points": described_table(found.points),
-        "inputs": None if found.inputs is None else described_table(found.inputs),
-    }
+    model = {"digest": found.model_digest, "preprocessing": origin.preprocessing, "network": origin.network}
+    about = {"format": FORMAT, "version": VERSION, "versions": own_versions(), "model": model}
+    about |= {"shifts": found.shifts.to_dict(), "space": origin.space}
+    about["feature_names"] = None if found.feature_names is None else list(found.feature_names)
+    tables = {"points": found.points, "inputs": found.inputs}
+    return about | {name: None if t is None else codec.described_table(t) for name, t in tables.items()}
 
 
 def sealed(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -154,7 +134,7 @@ def sealed(blocks: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(block)
         count += block.count(b"\n")
         yield block
-    yield f"{write_line({'rows': count, 'digest': digest.hexdigest()})}\n".encode()
+    yield f"{codec.write_line({'rows': count, 'digest': digest.hexdigest()})}\n".encode()
 
 
 def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
@@ -184,7 +164,7 @@ def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
     if not (
         radii.model_digest == found.model_digest
         and radii.shifts.to_dict() == found.shifts.to_dict()
-        and table_cells(radii.points) == table_cells(found.points)
+        and codec.table_cells(radii.points) == codec.table_cells(found.points)
         and [plain(item.target) for item in radii] == [plain(item.target) for item in found]
     ):
         raise InputError(
@@ -193,6 +173,7 @@ def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
         )
 
 
+_Known = tuple[codec.Distinct, codec.Distinct]
 _TOP = ("format", "version", "versions", "model", "shifts", "space", "feature_names", "points", "inputs")
 
 
@@ -235,7 +216,7 @@ def read_content(content: dict[str, Any]) -> Stored:
         raise InputError(_DAMAGED)
     about, entries = _about(top), top.items("certificates")
     known = _answers(about, version)
-    return _stored(about, [read_entries(entries, 0, known)], known, content["digest"])
+    return _stored(about, [codec.read_entries(entries, 0, known)], known, content["digest"])
 
 
 def read_rows_of(
@@ -244,7 +225,7 @@ def read_rows_of(
     """Certificates of lines that come from several files about one table, and the texts that their digests are of."""
     about = _about(Fields(content).only(*_TOP))
     known = _answers(about, _version(content))
-    block = read_lines(lines, 0, known)
+    block = codec.read_lines(lines, 0, known)
     # without largest shifts, which of one table some rows may have and others not
     found = _stored(about, [block._replace(labels=labels, radii=[-1] * len(lines))], known, "").certificates
     assert found is not None
@@ -277,16 +258,16 @@ def _read_laid_out(path: Path) -> Stored:
         about = _about(Fields(told).only(*_TOP, "certificates"))
         known, digest = _answers(about, _version(told)), hashlib.sha256(b'{"certificates":[')
 
-        def blocks() -> Iterator[Block]:
+        def blocks() -> Iterator[codec.Block]:
             comma = ""
-            for block in _blocks(_entry_texts(file), BLOCK, known):
+            for block in _blocks(_entry_texts(file), codec.BLOCK, known):
                 digest.update(f"{comma}{','.join(block.texts)}".encode())
                 comma = ","
                 yield block
 
         stored = _stored(about, blocks(), known, "")
         below = parse_json(path, ("{" + file.read()).encode())
-    digest.update(b"]," + write_sorted({key: told[key] for key in _TOP})[1:].encode())
+    digest.update(b"]," + codec.write_sorted({key: told[key] for key in _TOP})[1:].encode())
     if below != {"digest": digest.hexdigest()}:
         raise InputError(_DAMAGED)
     return replace(stored, digest=below["digest"])
@@ -305,10 +286,10 @@ def _entry_texts(file: TextIO) -> Iterator[str]:
         raise InputError("its lines are others.")
 
 
-def _blocks(lines: Iterator[str], step: int, known: tuple[Distinct, Distinct]) -> Iterator[Block]:
+def _blocks(lines: Iterator[str], step: int, known: _Known) -> Iterator[codec.Block]:
     start = 0
     while some := list(itertools.islice(lines, step)):
-        yield read_lines(some, start, known)
+        yield codec.read_lines(some, start, known)
         start += len(some)
 
 
@@ -316,7 +297,7 @@ def _blocks(lines: Iterator[str], step: int, known: tuple[Distinct, Distinct]) -
 LINES = ".jsonl"
 
 
-def stored_blocks(path: str | os.PathLike[str], rows: int | None = BLOCK, start: int = 0) -> Iterator[Stored]:
+def stored_blocks(path: str | os.PathLike[str], rows: int | None = codec.BLOCK, start: int = 0) -> Iterator[Stored]:
     """What a file in JSON Lines or Parquet holds, so many rows at a time; all at once if None.
 
     Its digest is checked first, and rows up to number `start` are skipped.
@@ -330,7 +311,7 @@ def stored_blocks(path: str | os.PathLike[str], rows: int | None = BLOCK, start:
         version, about = _version(told), _about(Fields(told).only(*_TOP))
         known = _answers(about, version)
         texts = (line.decode().removesuffix("\n") for line in itertools.islice(lines, start, seal["rows"]))
-        blocks = _blocks(texts, rows or BLOCK, known)
+        blocks = _blocks(texts, rows or codec.BLOCK, known)
         for some in [blocks] if rows is None else ([block] for block in blocks):
             yield _stored(about, some, known, seal["digest"])
     except (InputError, UnicodeDecodeError) as error:
@@ -340,7 +321,7 @@ def stored_blocks(path: str | os.PathLike[str], rows: int | None = BLOCK, start:
 def raw_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file in JSON Lines, or of one in Parquet that was made of them."""
     if path.suffix.lower() == ".parquet":
-        yield from parquet_lines(path)
+        yield from codec.parquet_lines(path)
         return
     if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
         raise InputError("it is not a plain file.")
@@ -368,16 +349,15 @@ def checked_seal(path: Path) -> dict[str, Any]:
     return seal
 
 
-def _answers(about: dict[str, Any], version: int) -> tuple[Distinct, Distinct]:
-    """What reads certificates and largest shifts of a file."""
+def _answers(about: dict[str, Any], version: int) -> _Known:
     shifts = about["common"]["shifts"]
-    return Distinct(lambda told: Certificate.from_dict(_upgraded(told, version), shifts)), Distinct(MaxShift.from_dict)
+    certificates = codec.Distinct(lambda told: Certificate.from_dict(_upgraded(told, version), shifts))
+    return certificates, codec.Distinct(MaxShift.from_dict)
 
 
-def _stored(about: dict[str, Any], blocks: Iterable[Block], known: tuple[Distinct, Distinct], digest: str) -> Stored:
-    """What the blocks of a file hold."""
-    points = CellBlocks(about["points"], "certificates[{}].values")
-    inputs = CellBlocks(about["inputs"], "certificates[{}].input")
+def _stored(about: dict[str, Any], blocks: Iterable[codec.Block], known: _Known, digest: str) -> Stored:
+    points = codec.CellBlocks(about["points"], "certificates[{}].values")
+    inputs = codec.CellBlocks(about["inputs"], "certificates[{}].input")
     labels: list[Any] = []
     encoded, margins, codes = [np.empty((0, 0))], [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
     for block in blocks:
@@ -438,7 +418,6 @@ def _about(top: Fields) -> dict[str, Any]:
 
 
 def _rows(labels: list[Any], points: Any, inputs: Any) -> dict[str, Any]:
-    """The rows, what they were made from, and what they are called."""
     if any(isinstance(label, dict | list) for label in labels):
         raise InputError("certificates[...].row must be a number, a text or null.")
     if not is_frame(points) and labels == list(range(len(labels))):

@@ -5,8 +5,6 @@ their certificate) once. Read lines count only if writing their numbers again gi
 a file can be taken of the text. Whatever is unusual in a line takes the way that looks at each field.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

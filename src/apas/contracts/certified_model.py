@@ -5,15 +5,13 @@ first of the drawn models would not: it depends on all of them. Where nothing wa
 its own. Margins are kept with nine digits, since the last ones depend on how a machine adds up.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -56,10 +54,10 @@ class Readings:
     def __len__(self) -> int:
         return len(self.margins)
 
-    def __getitem__(self, index: slice | Bools) -> Readings:
+    def __getitem__(self, index: slice | Bools) -> Self:
         some = np.arange(len(self))[index]
         encoded = self.encoded[some] if isinstance(self.encoded, np.ndarray) else [self.encoded[i] for i in some]
-        return Readings(self.origin, encoded, self.margins[some])
+        return type(self)(self.origin, encoded, self.margins[some])
 
 
 def origin_of(model: Model) -> Origin:
@@ -79,7 +77,6 @@ def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[A
 
 
 def _named_table(rows: Any, names: Sequence[str]) -> Any:
-    """Rows of an array as a data frame."""
     import pandas as pd
 
     if np.ndim(rows) != 2 or np.shape(rows)[1] != len(names):

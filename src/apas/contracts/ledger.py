@@ -73,17 +73,13 @@ def joint_audit(
         notes += [note for note in report.notes if note not in notes]
     if bases and not all(own is not None for own in chosen):
         notes.append(_NOT_MEASURED)
-    return AuditReport(
-        [rows[number] for number in range(len(labels))],
-        points=groups[0][1].points if len(groups) == 1 else None,
-        new_digest=model_digest(new),
-        shifts=shifts,
-        notes=notes,
-        index=np.array(labels, dtype=object),
-        comparable=comparable,
-        expired=expired,
-        strict=strict,
-    )
+    about: dict[str, Any] = {
+        "points": groups[0][1].points if len(groups) == 1 else None,
+        "new_digest": model_digest(new),
+    }
+    about |= {"shifts": shifts, "notes": notes, "comparable": comparable, "expired": expired, "strict": strict}
+    index = np.array(labels, dtype=object)
+    return AuditReport([rows[number] for number in range(len(labels))], index=index, **about)
 
 
 def begins(digest: str, code: str) -> bool:
@@ -364,13 +360,10 @@ class Ledger:
 
         if reference is not None and not isinstance(reference, str):
             raise InputError(f"`reference` must be a text or None, got {reference!r}.")
-        lines = self._rows(
-            "SELECT reference, digest, at, event, history.state, history.model, detail FROM history "
-            "JOIN promises ON promises.id = promise WHERE CAST(? AS TEXT) IS NULL OR reference = ? ORDER BY history.id",
-            reference,
-            reference,
-        )
-        return pd.DataFrame(lines, columns=["reference", "digest", "at", "event", "state", "model", "detail"])
+        query = "SELECT reference, digest, at, event, history.state, history.model, detail FROM history JOIN promises "
+        query += "ON promises.id = promise WHERE CAST(? AS TEXT) IS NULL OR reference = ? ORDER BY history.id"
+        columns = ["reference", "digest", "at", "event", "state", "model", "detail"]
+        return pd.DataFrame(self._rows(query, reference, reference), columns=columns)
 
     @property
     def _now(self) -> datetime:
@@ -387,7 +380,6 @@ class Ledger:
 
     @property
     def _today(self) -> str:
-        """The day, in UTC."""
         return self._now.date().isoformat()
 
     def _last_entry(self) -> datetime | None:
@@ -419,7 +411,6 @@ class Ledger:
             raise InputError(f"{self._path} is damaged ({what}); get it from a backup.")
 
     def _move(self, number: int, state: str) -> bool:
-        """Change the state of a promise that is not closed."""
         query = "UPDATE promises SET state = ? WHERE id = ? AND state IN ('open', 'broken') RETURNING id"
         return bool(self._store.execute(query, (state, number))[1])
 
@@ -436,7 +427,6 @@ class Ledger:
 
 
 def _claim(told: dict[str, Any]) -> str:
-    """A claim in words, as certificates print it."""
     try:
         return str(CLAIMS.read(Fields.of(told, "claim")))
     except InputError:

@@ -1,7 +1,5 @@
 """Promises one by one: each certified row of a certificate file as a file of its own, and back."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -9,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from apas._fields import parse_json
 from apas._validation import check_texts, is_path
@@ -37,7 +35,7 @@ class Table:
     is_frame: bool
 
     @classmethod
-    def of(cls, about: dict[str, Any]) -> Table:
+    def of(cls, about: dict[str, Any]) -> Self:
         """The table that a certificate file is about."""
         promised = {key: value for key, value in about.items() if key != _WRITER}
         texts = write_line(about)[:-1], write_sorted(about), write_sorted(promised)
@@ -59,7 +57,7 @@ class Promise:
     entry: dict[str, Any]  # what a certificate file says of the row
 
     @classmethod
-    def of(cls, entry: dict[str, Any], table: Table) -> Promise:
+    def of(cls, entry: dict[str, Any], table: Table) -> Self:
         """The promise that an entry of a certificate file is."""
         return cls(entry["row"], _digest(write_sorted({**entry, "row": None}), table.in_promise), table, entry)
 
@@ -110,7 +108,6 @@ def _checked_part(text: str) -> dict[str, Any]:
 
 
 def _taken_apart(text: str) -> tuple[str, str, str]:
-    """What a promise says of its table, of its row, and its digest, as texts."""
     match = _PART.fullmatch(text)
     if match is None:  # it is written in other words, which need not be wrong
         content = _checked_part(text)

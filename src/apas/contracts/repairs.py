@@ -4,11 +4,9 @@ A region is kept as a whole, broken by a row of it, of which the nearest found i
 allowed row that is valid on the new model.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -64,7 +62,7 @@ class Repair:
         return {"values": values, "changes": self.changes, "cost": self.cost, "reason": self.reason}
 
     @classmethod
-    def from_dict(cls, told: Any) -> Repair | None:
+    def from_dict(cls, told: Any) -> Self | None:
         """The repair that a file tells of, if there is one; it is for people to read, and nothing depends on it."""
         if not isinstance(told, dict):
             return None
@@ -248,7 +246,6 @@ def _outcome(question: Question, i: int, asked: AskedRegion) -> RegionOutcome:
 
 
 def _accepts(question: Question, i: int, read: ReadRegion, places: list[tuple[int, Any]]) -> list[bool]:
-    """Whether the model gives the class to rows of the region."""
     margins = question.model.margin(encoded_rows(question.model, read.rows(places))[1], question.target[i])
     labels = np.empty(len(margins), dtype=object)
     labels[:] = [question.target[i]] * len(margins)

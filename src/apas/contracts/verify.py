@@ -1,7 +1,5 @@
 """`verify`: recompute every claim of certificates from what they state and the model."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,17 +21,8 @@ from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
-from apas.contracts import verify_evidence as again
+from apas.contracts import certified_model, verify_evidence as again
 from apas.contracts.certificate_file import read_stored
-from apas.contracts.certified_model import (
-    Matched,
-    ask_again,
-    completed,
-    match_model,
-    row_complaints,
-    with_readings,
-    wrong_targets,
-)
 from apas.contracts.verify_evidence import Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
@@ -284,7 +273,7 @@ def verify(
     for part in parts:
         if len(models) and offers(part.shifts, Fingerprinted):
             part.shifts = part.shifts.with_models(models)
-        part = completed(part, shifts)
+        part = certified_model.completed(part, shifts)
         answers = _check_rows(part, net, anew)
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
         for line in told:
@@ -301,7 +290,6 @@ def verify(
 
 
 def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
-    """What a row claims, in numbers, and what became of it."""
     claim, own = item.claim, item.claim.row_confidence
     is_certificate, alone = isinstance(item, Certificate), isinstance(item, MaxShift) and item.per_test
     down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
@@ -353,14 +341,13 @@ def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
             f"certificate file, got {type(certificates).__name__}."
         )
     radii = found.max_shifts if isinstance(found, Certificates) else None
-    return [with_readings(part) for part in (found, radii) if part is not None]
+    return [certified_model.with_readings(part) for part in (found, radii) if part is not None]
 
 
 def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
-    """One answer per row."""
     if not len(found):
         return []
-    matched = match_model(found, net)
+    matched = certified_model.match_model(found, net)
     if isinstance(matched, str):
         return [(Checked.FAILS, matched)] * len(found)
     if offers(found.shifts, Fingerprinted) and not offers(found.shifts, Listed):
@@ -368,14 +355,14 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
         return [(Checked.NOT_CHECKED, reason)] * len(found)
     if offers(found.shifts, Incomplete):
         return [(Checked.NOT_CHECKED, found.shifts.missing)] * len(found)
-    complaints = wrong_targets(list(found), matched.model.classes)
+    complaints = certified_model.wrong_targets(list(found), matched.model.classes)
     if any(complaints):  # nothing can be asked about a class that there is not
         rest = iter(_check_rows(found[np.array([said is None for said in complaints])], net, fresh))
         return [(Checked.FAILS, said) if said else next(rest) for said in complaints]
     try:
-        question, told = ask_again(found, matched)
+        question, told = certified_model.ask_again(found, matched)
         with np.errstate(over="ignore", invalid="ignore"):
-            wrong = row_complaints(found, question, told)
+            wrong = certified_model.row_complaints(found, question, told)
             alone = [question.take(slice(i, i + 1)) for i in range(len(found))]
             about = (found.model_digest, matched.unidentified)
             seeds = [wrong_seed(one, found[i], *about) for i, one in enumerate(alone)]
@@ -449,7 +436,7 @@ def _base(question: Question, item: Certificate, valid: bool, near: bool, from_f
     return Checked.HOLDS, reason
 
 
-def _as_far_as_known(answer: _Answer, matched: Matched) -> _Answer:
+def _as_far_as_known(answer: _Answer, matched: certified_model.Matched) -> _Answer:
     """What holds only if raw rows are encoded in a way that the model at hand does not tell is not checked."""
     if answer[0] is not Checked.HOLDS:
         return answer

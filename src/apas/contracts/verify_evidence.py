@@ -1,13 +1,11 @@
 """Certificates recomputed: draws made again, bounds proved again, witnesses replayed, largest shifts searched again."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -16,9 +14,16 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._random import DERIVED, Stream
-from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift, RowWitness
+from apas.certification.certificate import (
+    NEAR_BOUNDARY,
+    NOT_VALID,
+    BoundEvidence,
+    Certificate,
+    DrawnShift,
+    RowWitness,
+    confirmed_witness,
+)
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
-from apas.certification.confirmation import confirmed_witness
 from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
@@ -38,15 +43,12 @@ from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
 
 
-class Checked(Enum):
+class Checked(StrEnum):
     """What became of one line; the value is how it is printed."""
 
     HOLDS = "HOLDS"
     FAILS = "FAILS"
     NOT_CHECKED = "NOT CHECKED"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 MOST_DRAWS = 10_000_000  # no more draws than this are made again for one row; a file can ask for any number
@@ -94,7 +96,6 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
 
 
 def _sampling_evidence(item: Certificate) -> SamplingEvidence:
-    """The evidence of a certificate that is known to come from sampling."""
     assert isinstance(item.evidence, SamplingEvidence)
     return item.evidence
 
@@ -162,7 +163,6 @@ def _detecting_draws(coverage: float, level: Fraction) -> int:
 
 
 def _power(claim: Most, n: int, refuting: int, entropy: int) -> str:
-    """What so many draws could show, in a sentence."""
     drawn = f"{n} models were drawn afresh for each certified row (entropy {entropy:#x})"
     if refuting > n:
         return f"{drawn}: too few to refute a coverage of {claim.coverage}."

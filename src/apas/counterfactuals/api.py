@@ -1,7 +1,5 @@
 """`generate`: counterfactuals that are certified to survive, from any source, under any claim."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

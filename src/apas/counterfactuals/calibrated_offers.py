@@ -3,8 +3,6 @@
 Offers lie where the search stops, so that they are calibrated as a family: a list for each delta of a grid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

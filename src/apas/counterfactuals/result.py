@@ -232,6 +232,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     FORMAT = "apas-counterfactuals"
     ROWS = "counterfactuals"
+    NOTHING = "No rows, no counterfactuals."
     COLUMNS = ("row", "rank", "target", "status", "cost", "changes", "verdict", "candidates", "tests", "reason")
     UNSHOWN = ("candidates", "tests")
     PER_ROW = (*UnderShifts.PER_ROW, "numbers", "origins")
@@ -318,10 +319,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         texts = [changes_in_words(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
         return FullTexts(texts, index=self._labels(), name="changes", dtype=str)
 
-    def summary(self) -> str:
-        """From which class to which, and how many searches ended how, in one sentence."""
-        if not len(self):
-            return "No rows, no counterfactuals."
+    def _summary(self) -> str:
         counts = {s: sum(item.status is s for item in self) for s in Status}
         parts = ", ".join(f"{n} {s.name}" for s, n in counts.items() if n)
         costs = [item.cost for item in self if item.is_found]

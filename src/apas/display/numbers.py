@@ -1,7 +1,5 @@
 """Numbers written so that they stay true, and values as JSON can hold them."""
 
-from __future__ import annotations
-
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 

@@ -126,9 +126,10 @@ def _mark_not_today(ax: Axes, places: Sequence[int], said: str) -> None:
         ax.axvline(place, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", label=label, zorder=1)
 
 
-def calibration_plot(scores: Floats, certified: Any, claim: Any, ax: Axes | None) -> Axes:
+def calibration_plot(found: Any, ax: Axes | None) -> Axes:
     """The sorted scores of the rows, the largest score that each update broke, and the threshold between them."""
     ax = new_axes(ax, "Calibration.plot")
+    scores, certified, claim = found.scores, found.certified, found.claim
     order, rows = np.argsort(scores, kind="stable"), len(scores)
     for name, kept in (("CERTIFIED", True), ("UNKNOWN", False)):
         places = [(x, scores[i]) for x, i in enumerate(order) if certified[i] == kept and isfinite(scores[i])]

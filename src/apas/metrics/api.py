@@ -13,10 +13,9 @@ import numpy as np
 from apas._random import entropy_of
 from apas._typing import Array, Bools, Floats
 from apas._validation import check_delta, check_jobs, check_matrix, is_frame
-from apas.certification.api import certify
+from apas.certification.api import certify, robust_fraction
 from apas.certification.max_shift.api import max_shift
 from apas.certification.question import check_agreement, check_target
-from apas.certification.robust_fraction import robust_fraction
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import missing_cells
 from apas.counterfactuals.space.space import FeatureSpace, own_columns

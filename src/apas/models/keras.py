@@ -1,7 +1,5 @@
 """Keras models: dense ones as networks or chains in NumPy; others are called as they are, with PyTorch behind Keras."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """scikit-learn's classifiers and pipelines: linear ones and perceptrons as networks, all others as they predict."""
 
-from __future__ import annotations
-
 import textwrap
 import warnings
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 A row goes left where its number is at most the threshold, or its category is one of those that do.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +45,13 @@ class Trees:
         known, listed_left = self.levels.get(node, (None, True))
         inside = numbers <= self.threshold[node] if known is None else np.isin(numbers, list(known)) == listed_left
         return np.asarray(np.where(np.isnan(numbers), self.missing_left[node], inside))
+
+
+def towards(sums: Floats, wanted: int) -> Floats:
+    """Margins towards a class, from outputs in the last axis: one for two classes, else one per class."""
+    if sums.shape[-1] == 1:
+        return sums[..., 0] if wanted == 1 else -sums[..., 0]
+    return np.asarray(sums[..., wanted] - np.delete(sums, wanted, axis=-1).max(axis=-1))
 
 
 class _Nodes(NamedTuple):

@@ -61,13 +61,10 @@ def new_credit(*, aligned: bool = False) -> pd.DataFrame:
 def credit_space(frame: pd.DataFrame) -> FeatureSpace:
     """The 20 features in the order of the file, numbers scaled by their range in `frame`; 72 inputs together."""
     levelled = {column: kind for kind, columns in LEVELS.items() for column in columns}
-    return FeatureSpace.from_frame(
-        frame[[column for column in COLUMNS if column != LABEL]],
-        kinds={**dict.fromkeys(NUMBERS, "continuous"), **levelled},
-        values={column: range(levels) for columns in LEVELS.values() for column, levels in columns.items()},
-        codes=dict.fromkeys(LEVELS["ordinal"], "thermometer"),
-        scale="minmax",
-    )
+    known: dict[str, Any] = {"kinds": {**dict.fromkeys(NUMBERS, "continuous"), **levelled}, "scale": "minmax"}
+    known["values"] = {column: range(levels) for columns in LEVELS.values() for column, levels in columns.items()}
+    codes = dict.fromkeys(LEVELS["ordinal"], "thermometer")
+    return FeatureSpace.from_frame(frame[[c for c in COLUMNS if c != LABEL]], codes=codes, **known)
 
 
 _SBA = (

@@ -1,7 +1,5 @@
 """The bank of `apas demo`: its applications, its network, its offers, and the folder that it writes."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,17 +125,17 @@ class Offers:
     radii: apas.MaxShifts
     proved: apas.MaxShifts
 
+    @property
+    def _claims(self) -> dict[str, tuple[apas.Certificates, apas.MaxShifts]]:
+        return {"most": (self.certificates, self.radii), "every": (self.worst, self.proved)}
+
     def frame(self, audit: apas.AuditReport) -> pd.DataFrame:
         """One line per applicant: what is offered, what is certified, and what became of it."""
         frame = self.found.to_frame()[["status", "changes", "cost"]].rename_axis("applicant")
-        known = {
-            "verdict_most": [c.verdict.name for c in self.certificates],
-            "verdict_every": [c.verdict.name for c in self.worst],
-            "largest_delta_most": self.radii.deltas,
-            "largest_delta_every": self.proved.deltas,
-            "outcome": [row.outcome.name for row in audit],
-            "valid_next_year": [row.valid for row in audit],
-        }
+        claims = self._claims.items()
+        known: dict[str, Any] = {f"verdict_{name}": [c.verdict.name for c in made] for name, (made, _) in claims}
+        known |= {f"largest_delta_{name}": shifts.deltas for name, (_, shifts) in claims}
+        known |= {"outcome": [row.outcome.name for row in audit], "valid_next_year": [row.valid for row in audit]}
         for name, values in known.items():
             column = np.full(len(frame), None, dtype=object)
             column[self.found.found] = values
@@ -147,18 +145,14 @@ class Offers:
     def to_dict(self, audit: apas.AuditReport) -> dict[str, Any]:
         """The counts, and the mean change in units of the ranges, as JSON values."""
         costs = [item.cost for item in self.found if item.is_found]
-        return {
-            "applicants": len(self.found),
-            "found": len(costs),
-            "mean_change": float(np.mean(costs)) if costs else None,
-            "certified_most": int(self.certificates.certified.sum()),
-            "certified_every": int(self.worst.certified.sum()),
-            "median_delta_most": _median(self.radii),
-            "median_delta_every": _median(self.proved),
-            "valid_next_year": sum(row.valid for row in audit),
-            "broken_promises": int(audit.broken.sum()),
-            "audit": audit.summary(),
-        }
+        told: dict[str, Any] = {"applicants": len(self.found), "found": len(costs)}
+        told["mean_change"] = float(np.mean(costs)) if costs else None
+        for name, (made, _) in self._claims.items():
+            told[f"certified_{name}"] = int(made.certified.sum())
+        for name, (_, shifts) in self._claims.items():
+            told[f"median_delta_{name}"] = float(np.median(shifts.deltas)) if len(shifts) else None
+        told |= {"valid_next_year": sum(row.valid for row in audit), "broken_promises": int(audit.broken.sum())}
+        return {**told, "audit": audit.summary()}
 
 
 def make_offers(name: str, bank: LoanBank, calibration: apas.Calibration, delta: float) -> Offers:
@@ -177,10 +171,6 @@ def make_offers(name: str, bank: LoanBank, calibration: apas.Calibration, delta:
     radii = apas.max_shift(model, made.points, target=1, rng=bank.seeds(7))
     proved = apas.max_shift(model, made.points, target=1, method="cascade", rng=bank.seeds(8))
     return Offers(name, found, certificates, worst, radii, proved)
-
-
-def _median(shifts: apas.MaxShifts) -> float | None:
-    return float(np.median(shifts.deltas)) if len(shifts) else None
 
 
 #: What the folder holds, and what it is; the first one tells that the folder is ours.

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from apas._typing import Array
-from apas.certification.output_range import output_range
-from apas.certification.robust_fraction import robust_fraction
+from apas.certification.api import output_range, robust_fraction
 from apas.display.plots import new_axes, save_figure
 from apas.models.feedforward import FeedForward
 from apas.paper import Results, make_table, new_figure
@@ -118,8 +117,8 @@ def draw_layers(
                 ax.text(*place, label(w), ha="center", va="center", fontsize=9, color=shade, bbox=box, zorder=2)
     for x, unit in ((width * k, unit) for k, layer in enumerate(layers) for unit in layer):
         box = {"boxstyle": "round,pad=0.35", "facecolor": FILL.get(unit.kind, "white"), "edgecolor": "black"}
-        how = {"ha": "center", "va": "center", "fontsize": 9, "zorder": 3, "bbox": box if unit.kind else None}
-        ax.text(x, unit.height, unit.name, **how)
+        how: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "zorder": 3}
+        ax.text(x, unit.height, unit.name, bbox=box if unit.kind else None, **how)
         if unit.bias:
             above: dict[str, Any] = {"xytext": (0, 12 if label is None else 17), "textcoords": "offset points"}
             above |= {"ha": "center", "fontsize": 7, "zorder": 2, "bbox": {**WHITE, "pad": 0.5}}

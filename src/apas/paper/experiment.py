@@ -18,17 +18,7 @@ from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
 from apas.paper import package_table, package_text
 from apas.paper.data_folder import DATASETS, dataset_path
-from apas.paper.store import (
-    COMPUTING,
-    Store,
-    Unit,
-    blas,
-    code_version,
-    library_version,
-    made_with,
-    processor,
-    run_units,
-)
+from apas.paper.store import Store, Unit, made_with, processor, run_units, versions
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -132,7 +122,6 @@ def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, 
 
 #: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
 PAGE, MADE_WITH = "paper.html", "made-with.md"
-LIBRARIES = (*COMPUTING, "matplotlib", "torch")
 VALUES, LINES = 12, 100  # of the settings, values that are written out; of the tables, lines at each end
 #: A browser loads nothing for this page, whatever is in it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -172,11 +161,8 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     command = _command("all", quick)
     links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
-    versions = [
-        ("apas", code_version()),
-        ("Python", platform.python_version()),
-        *((name, library_version(name)) for name in LIBRARIES),
-        ("BLAS", blas()),
+    program = [
+        *versions("matplotlib", "torch"),
         ("system", f"{platform.system()} {platform.machine()}"),
         ("processor", processor()),
         ("cores", str(os.cpu_count())),
@@ -186,7 +172,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     known = [(name, file) for name, file in DATASETS.items() if name in read]
     digests = [(*about, hashlib.sha256(dataset_path(about[0]).read_bytes()).hexdigest()) for about in known]
     made_with = {
-        "program and machine": pd.DataFrame(versions, columns=["what", "which"]),
+        "program and machine": pd.DataFrame(program, columns=["what", "which"]),
         "seeds": pd.DataFrame(seeds, columns=["experiment", "units", "seeds"]),
         "data": pd.DataFrame(digests, columns=["dataset", "file", "SHA-256"]),
     }

@@ -93,16 +93,11 @@ def explain(dataset: str) -> dict[str, Any]:
     """Explain the inputs by MILP-R, and see on which networks the explanations are valid."""
     preparation, loops, points = _case(dataset)
     weights = loops.times
-    before = preparation.network.margin(points, 1) >= 0
-    return {
-        "dataset": dataset,
-        "inputs": int(weights.sum()),
-        "different": len(weights),
-        **{name: getattr(preparation, name) for name in ("delta", "published_shift", "shift")},
-        "vm1": float(np.average(before, weights=weights)),
-        "vm2": float(np.average(before & (preparation.retrained.margin(points, 1) >= 0), weights=weights)),
-        "l1": loops.l1(MILP_R),
-    }
+    before, after = (model.margin(points, 1) >= 0 for model in (preparation.network, preparation.retrained))
+    vm1, vm2 = (float(np.average(kept, weights=weights)) for kept in (before, before & after))
+    moved = {name: getattr(preparation, name) for name in ("delta", "published_shift", "shift")}
+    about = {"dataset": dataset, "inputs": int(weights.sum()), "different": len(weights), **moved}
+    return {**about, "vm1": vm1, "vm2": vm2, "l1": loops.l1(MILP_R)}
 
 
 def measure(dataset: str, method: str, repetitions: int) -> dict[str, Any]:
@@ -111,15 +106,10 @@ def measure(dataset: str, method: str, repetitions: int) -> dict[str, Any]:
     found = np.stack([_deltas(preparation.network, points, method, seed) for seed in range(repetitions)])
     weights, each = loops.times, found.mean(axis=0)
     mean = float(np.average(each, weights=weights))
-    return {
-        "dataset": dataset,
-        "method": method,
-        "means": np.average(found, axis=1, weights=weights).tolist(),
-        "mean": mean,
-        "deviation": float(np.sqrt(np.average((each - mean) ** 2, weights=weights))),
-        "least": float(each.min()),
-        "largest": float(each.max()),
-    }
+    spread = {"deviation": float(np.sqrt(np.average((each - mean) ** 2, weights=weights)))}
+    spread |= {"least": float(each.min()), "largest": float(each.max())}
+    means = np.average(found, axis=1, weights=weights).tolist()
+    return {"dataset": dataset, "method": method, "means": means, "mean": mean, **spread}
 
 
 def _deltas(network: FeedForward, X: Floats, method: str, seed: int) -> Floats:

@@ -17,18 +17,9 @@ from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, new_figure
 from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
 from apas.paper.store import Unit
+from apas.theory import Answer, Formula, Reduction, distinct_realizations, reduction
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
-from apas.theory.hardness import (
-    Answer,
-    Formula,
-    GadgetUnit,
-    Reduction,
-    clause_unit,
-    discretizer_units,
-    distinct_realizations,
-    generating_unit,
-    reduction,
-)
+from apas.theory.hardness import GadgetUnit, clause_unit, discretizer_units, generating_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,16 +144,12 @@ def _line(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     total = {name: sum(part[name] for part in parts) for name in names}
     titles = {"true": "can be true", "solutions": "solutions from witnesses"}
     whole = "all" if first["step"] == len(parts) else f"every {first['step']}th"
-    return {
-        "variables": first["variables"],
-        "clauses": first["clauses"],
-        "which": "random" if first["random"] else whole,
-        **{titles.get(name, name): total[name] for name in names[:-2]},
-        "parameters": max(part["parameters"] for part in parts),
-        "ms per formula": f"{1e3 * total['seconds'] / total['formulas']:.2f}",
-        "longest ms": f"{1e3 * max(part['longest'] for part in parts):.1f}",
-        "ms to try assignments": f"{1e3 * total['tried'] / total['formulas']:.2f}",
-    }
+    line = {name: first[name] for name in ("variables", "clauses")} | {"which": "random" if first["random"] else whole}
+    line |= {titles.get(name, name): total[name] for name in names[:-2]}
+    line |= {"parameters": max(part["parameters"] for part in parts)}
+    each, tried = (f"{1e3 * total[name] / total['formulas']:.2f}" for name in ("seconds", "tried"))
+    longest = f"{1e3 * max(part['longest'] for part in parts):.1f}"
+    return {**line, "ms per formula": each, "longest ms": longest, "ms to try assignments": tried}
 
 
 def figures(results: Results, folder: Path | str) -> list[Path]:
@@ -198,7 +185,6 @@ def draw_gadgets() -> Any:
 def _units(
     inputs: Sequence[str], units: Sequence[GadgetUnit], names: Sequence[str]
 ) -> tuple[list[list[DrawnUnit]], Array]:
-    """Units of one layer and what enters them."""
     kind, weights = "input" if inputs[0] == "x" else "relu", np.full((len(inputs), len(units)), math.nan)
     for j, unit in enumerate(units):
         weights[list(unit.weights), j] = list(unit.weights.values())

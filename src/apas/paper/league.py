@@ -6,15 +6,13 @@ of D1 and D2 together (`LATER`), where D2 is the later period if a table has one
 methods offer is judged by 100 refits of each process; what was made for D1 also by those of D1 and D2: a surprise.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pandas as pd
@@ -78,7 +76,6 @@ def read_league_table(name: str, seed: int) -> Tables:
 
 
 def _cut(part: Part, seed: int) -> Part:
-    """At most half of `MOST_ROWS` rows."""
     rows = np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2]
     return Part(part.raw.iloc[rows].reset_index(drop=True), part.X[rows].copy(), part.y[rows].copy())
 
@@ -131,7 +128,7 @@ class Ground:
     inputs: Integers  # rows of D1 that the base model refuses
 
     @classmethod
-    def of(cls, table: str, kind: str, seed: int, count: int) -> Ground:
+    def of(cls, table: str, kind: str, seed: int, count: int) -> Self:
         """Fit the base model to D1, and draw different rows that it refuses."""
         tables = read_league_table(table, seed)
         d1, names = tables.d1, tables.inputs
@@ -235,15 +232,13 @@ def explain(table: str, kind: str, seed: int, inputs: int, judges: int, knobs: b
     accepted = {process: np.split(accepted_by(refits[process].judge, together), ends) for process in PROCESSES}
     inliers = np.split(lof(ground.tables.d1.X, together) if len(together) else np.empty(0), ends)
     for i, (line, answer) in enumerate(zip(lines, found, strict=True)):
-        differences = space.differences(answer.numbers, answer.origins)
-        line |= {
-            "rows": np.flatnonzero(answers[i].found).tolist(),
-            "accepted": {process: counts[i].tolist() for process, counts in accepted.items()},
-            "l1": l1(space.coding.encode(answer.origins), points[i]).tolist() if len(answer) else [],
-            "cost": space.costs(answer.numbers, answer.origins, "l1").tolist(),
-            "l0": share_changed(differences).tolist() if len(answer) else [],
-            "lof": inliers[i].tolist(),
-        }
+        numbers, origins = answer.numbers, answer.origins
+        apart = l1(space.coding.encode(origins), points[i]) if len(answer) else np.empty(0)
+        changed = share_changed(space.differences(numbers, origins)) if len(answer) else np.empty(0)
+        costs = {"l1": apart, "cost": space.costs(numbers, origins, "l1"), "l0": changed, "lof": inliers[i]}
+        line |= {"rows": np.flatnonzero(answers[i].found).tolist()}
+        line |= {"accepted": {process: counts[i].tolist() for process, counts in accepted.items()}}
+        line |= {name: values.tolist() for name, values in costs.items()}
     about = {"table": table, "kind": kind, "seed": seed, "judges": judges, "inputs": len(ground.inputs)}
     return {**about, "accuracy": ground.accuracy, "lines": list(lines)}
 
@@ -277,15 +272,7 @@ def _variants(source: Any, knobs: bool) -> Iterator[tuple[str, Any]]:
 def _generated(ground: Ground, source: Any, options: Mapping[str, Any]) -> tuple[Counterfactuals, float]:
     """Answers for all inputs, and processor seconds per row."""
     tables, began = ground.tables, time.process_time()
-    answer = generate(
-        ground.base,
-        tables.d1.raw.iloc[ground.inputs],
-        target=1,
-        space=tables.space,
-        background=tables.d1.raw,
-        source=source,
-        time_limit=SECONDS * max(1, len(ground.inputs)),
-        rng=ground.seed,
-        **options,
-    )
+    known: dict[str, Any] = {"space": tables.space, "background": tables.d1.raw, "source": source, "rng": ground.seed}
+    known["time_limit"] = SECONDS * max(1, len(ground.inputs))
+    answer = generate(ground.base, tables.d1.raw.iloc[ground.inputs], target=1, **known, **options)
     return answer, (time.process_time() - began) / max(1, len(ground.inputs))

@@ -1,7 +1,5 @@
 """Tables and pictures of the league: what was found, how it fared before the judges, what it cost, who beats whom."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final

@@ -63,13 +63,9 @@ def unbounded(shift: float) -> dict[str, Any]:
     X = np.array(DATA)[:, None]
     family = UnboundedFamily.of(X)
     base, shifted = family.model(), family.model(shift)
-    return {
-        "shift": shift,
-        "delta": measure_shift(base, shifted).delta,
-        "difference": float(np.abs(shifted.margin(X, 1) - base.margin(X, 1)).max()),
-        "rows": len(X),
-        "lipschitz": lipschitz_bound(shifted),
-    }
+    apart = float(np.abs(shifted.margin(X, 1) - base.margin(X, 1)).max())
+    found = {"delta": measure_shift(base, shifted).delta, "difference": apart, "lipschitz": lipschitz_bound(shifted)}
+    return {"shift": shift, "rows": len(X), **found}
 
 
 def tables(results: Results) -> dict[str, pd.DataFrame]:
@@ -85,12 +81,9 @@ def tables(results: Results) -> dict[str, pd.DataFrame]:
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     # smaller ones are rounding, which depends on the processor
     change = "less than 1e-12" if result["change"] < 1e-12 else f"{result['change']:.0e}"
-    return {
-        **result,
-        "mean": result["output"] + result["difference"],
-        "paper": "> 0.52" if result["activation"] == "relu" and result["delta"] == PAPER else "-",
-        "how": "exact" if result["exact"] else f"quadrature, half the nodes change it by {change}",
-    }
+    paper = "> 0.52" if result["activation"] == "relu" and result["delta"] == PAPER else "-"
+    how = "exact" if result["exact"] else f"quadrature, half the nodes change it by {change}"
+    return {**result, "mean": result["output"] + result["difference"], "paper": paper, "how": how}
 
 
 def figures(results: Results, folder: Path | str) -> list[Path]:

@@ -111,7 +111,6 @@ def _logistic(x: Floats) -> Floats:
 
 
 def _round_to(x: Floats, unit: int, low: int, high: int) -> Integers:
-    """Round to a multiple of `unit` within [low, high]."""
     return np.asarray(np.clip(np.rint(x / unit) * unit, low, high), dtype=np.int64)
 
 
@@ -126,12 +125,10 @@ def _pick(u: Floats, *weights: Floats) -> Integers:
 
 
 def _steps(x: Floats, *edges: float) -> Integers:
-    """Count the edges that lie below each number."""
     return np.asarray(np.sum([x > edge for edge in edges], axis=0), dtype=np.int64)
 
 
 def _people(words: Words, drift: float) -> dict[str, Any]:
-    """Draw who applies, categories as codes; each column needs only those before it."""
     u = _uniform(words[:, :5])
     age = 18 + np.floor(63 * (0.8 * u[:, 0] + 0.2 * u[:, 1] * u[:, 2]))
     young, old = _logistic((25 - age) / 1.5), _logistic((age - 64) / 1.2)
@@ -157,11 +154,8 @@ def _people(words: Words, drift: float) -> dict[str, Any]:
     settled = _logistic((age - 38) / 7 + (income - 2800) / 1500)
     middle = _logistic((age - 28) / 4) * _logistic((52 - age) / 5)
     own, rent, family = 0.1 + 0.9 * settled, 0.9 - 0.55 * settled, 0.02 + 0.8 * young
-    return {
-        "age": age.astype(np.int64),
-        "employment": job,
-        "years_employed": years,
-        "income": income,
+    drawn = {"age": age.astype(np.int64), "employment": job, "years_employed": years, "income": income}
+    return drawn | {
         "housing": _pick(_uniform(words[:, 6]), own, rent, family),
         "dependants": _steps(_bell(words[:, 7]) + 1.5 * middle, 0.7, 1.3, 2.1, 2.9, 3.6),
         "existing_loans": _steps(_bell(words[:, 8]) + 0.5 * middle + 0.15 * drift, 0.1, 0.9, 1.6, 2.3, 3.0),
@@ -169,7 +163,6 @@ def _people(words: Words, drift: float) -> dict[str, Any]:
 
 
 def _finances(people: Mapping[str, Any], words: Words, drift: float) -> dict[str, Any]:
-    """Draw what they owe, how they paid so far and what they ask for."""
     income, years, job = people["income"], people["years_employed"], people["employment"]
     shelter = np.array([330.0, 620.0, 150.0])[people["housing"]] * (0.75 + income / 12_000)
     shelter = shelter * (1 + 0.12 * drift)

@@ -4,8 +4,6 @@ The published loops return a row in any case: the plain ones the first, the robu
 certified bound, certified or not.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from apas._validation import check_integer, check_probability
 from apas.certification.api import certify
 from apas.certification.certificate import BoundEvidence, Certificate, KeptShift
 from apas.certification.claims import Most, Verdict
-from apas.certification.max_shift.grid import PUBLISHED, double_and_bisect
+from apas.certification.max_shift.api import PUBLISHED, double_and_bisect
 from apas.certification.question import Method, Question
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.smooth_problem import Level
@@ -264,7 +262,7 @@ class BaselineRun:
     evaluation: Evaluation  # VM1, VM2, l1, l0, lof and delta-validity
     seconds: float  # processor time of the search; inputs that occur several times are searched for once
 
-    def summary(self) -> pd.Series[float]:
+    def summary(self) -> "pd.Series[float]":
         """Shares and means as in the paper's table, and the seconds."""
         found = self.evaluation.summary()
         found["seconds"] = self.seconds

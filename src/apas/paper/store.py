@@ -1,7 +1,5 @@
 """Finished work in one SQLite file: what was computed once is not computed again, unless what it is made of changed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform
@@ -65,12 +63,16 @@ def blas() -> str:
     return " and ".join(sorted(words)) or "unknown"
 
 
+def versions(*more: str) -> list[tuple[str, str]]:
+    """Of the code, Python, the libraries that compute and some `more`, and the BLAS."""
+    own = [("apas", code_version()), ("Python", platform.python_version())]
+    return [*own, *((name, library_version(name)) for name in (*COMPUTING, *more)), ("BLAS", blas())]
+
+
 @cache
 def made_with() -> str:
     """The code, Python, the libraries that compute, and the processor: whatever may change a digit of a result."""
-    parts = [("apas", code_version()), ("Python", platform.python_version())]
-    parts += [(name, library_version(name)) for name in COMPUTING]
-    return ", ".join(" ".join(part) for part in [*parts, ("BLAS", blas()), ("processor", processor())])
+    return ", ".join(" ".join(part) for part in [*versions(), ("processor", processor())])
 
 
 def source_digest(root: Path) -> str:
@@ -101,6 +103,22 @@ def unit_key(experiment: str, settings: Mapping[str, Any], data: str, code: str)
     """What a unit of work is known by."""
     text = json.dumps([experiment, dict(settings), data, code], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of an experiment that is done as a whole or not at all."""
+
+    experiment: str
+    work: Callable[..., dict[str, Any]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What the unit is known by in a store."""
+        name = f"{self.experiment}/{self.work.__module__}.{self.work.__qualname__}"
+        return unit_key(name, self.settings, data_version(self.data), made_with())
 
 
 class Store(AbstractContextManager["Store"]):
@@ -190,22 +208,6 @@ class Store(AbstractContextManager["Store"]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A piece of an experiment that is done as a whole or not at all."""
-
-    experiment: str
-    work: Callable[..., dict[str, Any]]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    data: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """What the unit is known by in a store."""
-        name = f"{self.experiment}/{self.work.__module__}.{self.work.__qualname__}"
-        return unit_key(name, self.settings, data_version(self.data), made_with())
 
 
 def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: str = "working") -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,9 +22,9 @@ import pandas as pd
 
 from apas._optional import require
 from apas._typing import Bools, Floats
+from apas.certification.api import robust_fraction
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Method
-from apas.certification.robust_fraction import robust_fraction
 from apas.counterfactuals.api import generate
 from apas.counterfactuals.sources.base import CandidateSource
 from apas.counterfactuals.sources.roar import Roar
@@ -45,23 +44,10 @@ from apas.shifts.observed import ObservedShifts
 ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"  # the networks that VM2 was measured on
 
 
-class Printed(NamedTuple):
-    """A line as printed."""
-
-    seconds: float
-    l1: float
-    l0: float
-    lof: float
-    vm1: float
-    delta_validity: float
-    vm2: float
-    later: str
-
-
-#: By dataset and method.
-PRINTED: Final = {
-    (dataset, method): Printed._make([*map(float, figures), later])
-    for dataset, method, *figures, later in (line.values() for line in package_table("table1.csv"))
+#: The figures as printed, and the network of VM2 as `later`, by dataset and method.
+PRINTED: Final[dict[tuple[str, str], dict[str, Any]]] = {
+    (line.pop("dataset"), line.pop("method")): {k: v if k == "later" else float(v) for k, v in line.items()}
+    for line in package_table("table1.csv")
 }
 #: What is claimed about networks trained from scratch, and how many of them certify and are searched.
 CLAIM: Final = Sampling(coverage=0.95, confidence=0.95)
@@ -157,10 +143,13 @@ def _encode(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
 
 
 #: What explains the inputs, by name; in the order of the table.
-METHODS: Final[Mapping[str, Callable[[Preparation, str, int], MethodPoints]]] = MappingProxyType(
-    {"MILP": _loop, "Wachter": _baseline, "Proto": _baseline, "Wacht-R": _baseline, "Proto-R": _baseline}
-    | {"MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum)}
-)
+METHODS: Final[Mapping[str, Callable[[Preparation, str, int], MethodPoints]]] = {
+    "MILP": _loop,
+    "Wachter": _baseline,
+    "Proto": _baseline,
+    "Wacht-R": _baseline,
+    "Proto-R": _baseline,
+} | {"MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum)}
 #: Draws that estimate the share of the shifts under which an explanation stays valid, and their seed, which no method
 #: has.
 DRAWS, SEED = 10_000, 987_654_321
@@ -193,7 +182,6 @@ def scores(preparation: Preparation, points: Floats, judges: Sequence[FeedForwar
 
 
 def _accepts(network: FeedForward, points: Floats, among: Bools) -> Bools:
-    """Which of the points are among some, and in the wanted class."""
     accepted = among.copy()
     accepted[among] = network.margin(points[among], WANTED) >= 0
     return accepted
@@ -233,18 +221,17 @@ def _shown(method: str, name: str, value: float | None) -> str:
 
 
 def _beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
-    """The line of a dataset and method, ours beside the printed figures."""
     line = {"dataset": result["dataset"], "method": result["method"]}
-    printed = PRINTED.get((result["dataset"], result["method"]))
+    printed = PRINTED.get((result["dataset"], result["method"]), {})
     for title, (name, decimals) in COLUMNS.items():
         if name == "vm2_scratch":
             continue  # the published experiments have no such networks
         line[title] = _shown(result["method"], name, result[name])
         if name.startswith("vm2"):
-            theirs = printed.vm2 if printed is not None and title == f"VM2, {printed.later}" else None
+            theirs = printed["vm2"] if printed and title == f"VM2, {printed['later']}" else None
             line[f"paper {title}"] = shown(theirs, decimals)
         elif not name.endswith("_fraction"):
-            line[f"paper {title}"] = shown(getattr(printed, name, None), decimals)
+            line[f"paper {title}"] = shown(printed.get(name), decimals)
     return line
 
 

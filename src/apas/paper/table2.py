@@ -366,17 +366,12 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     t, p = np.array(result["t"]), np.array(result["p"])
     difference, rejected = PAPER[result["dataset"], result["draws"], result["delta"]]
     line = {"dataset": result["dataset"], "n": result["draws"], "delta": str(result["delta"])}
-    return line | {
-        "difference": float(np.mean(result["difference"])),
-        "paper": difference,
-        "rejected": float((p < LEVEL).mean()),
-        "paper rejected": rejected,
-        # the two-sided value is twice that of the side the mean lies on
-        "lower": float(((t < 0) & (p / 2 < LEVEL)).mean()),
-        "higher": float(((t > 0) & (p / 2 < LEVEL)).mean()),
-        "shown": float(np.mean(result["shown"])),
-        "moved": float(np.abs(np.subtract(result["mean"], result["original"])).mean()),
-    }
+    line |= {"difference": float(np.mean(result["difference"])), "paper": difference}
+    line |= {"rejected": float((p < LEVEL).mean()), "paper rejected": rejected}
+    # the two-sided value is twice that of the side the mean lies on
+    line |= {name: float((side & (p / 2 < LEVEL)).mean()) for name, side in (("lower", t < 0), ("higher", t > 0))}
+    moved = np.abs(np.subtract(result["mean"], result["original"]))
+    return {**line, "shown": float(np.mean(result["shown"])), "moved": float(moved.mean())}
 
 
 def figures(results: Results, folder: Path) -> list[Path]:

@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from apas.certification.api import robust_fraction
 from apas.certification.interval_network import IntervalNetwork
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.methods.sampling import Sampling
-from apas.certification.robust_fraction import robust_fraction
 from apas.display.numbers import at_least
 from apas.display.plots import save_figure
 from apas.models.feedforward import FeedForward

@@ -1,7 +1,5 @@
 """The page in plain words: the headline, and what its statements rest on."""
 
-from __future__ import annotations
-
 import math
 import platform
 import sys

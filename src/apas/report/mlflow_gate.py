@@ -1,7 +1,5 @@
 """`PromiseEvaluator`: an evaluator for MLflow that audits promises against a model that is to be promoted."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -3,14 +3,12 @@
 What the page draws anew, shares of valid shifts and margins on shifted models, is never from the draws that certified.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,11 +16,11 @@ from apas._fields import Fields
 from apas._random import Stream
 from apas._typing import Array, Floats, Integers
 from apas._validation import is_frame, is_path
+from apas.certification.api import FractionCurves, robust_fraction
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
 from apas.certification.results import Certificates
-from apas.certification.robust_fraction import FractionCurves, robust_fraction
 from apas.contracts import certificate_file, certified_model as certified
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
 from apas.contracts.certificate_lines import table_digest
@@ -303,7 +301,7 @@ class PageDraws:
     left_out: dict[str, str]
 
     @classmethod
-    def of(cls, subject: Subject, later: Later | None, entropy: int) -> PageDraws:
+    def of(cls, subject: Subject, later: Later | None, entropy: int) -> Self:
         """The curves and histograms of a page."""
         curves, bars = _draw_curves(subject, later, entropy), _draw_histograms(subject, entropy)
         why = {name: part for name, part in (("curves", curves), ("histograms", bars)) if isinstance(part, str)}

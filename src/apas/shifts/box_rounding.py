@@ -10,8 +10,6 @@ References
 Dekker (1971), "A floating-point technique for extending the available precision", Numerische Mathematik 18.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

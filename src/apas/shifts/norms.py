@@ -3,8 +3,6 @@
 Below p = 1 the ball is not convex; it lies inside that of L_1, whose corners it shares.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import chain

@@ -3,8 +3,6 @@
 Functions that begin with `anytime_` are of the test that may stop, be looked at, and go on at any time.
 """
 
-from __future__ import annotations
-
 from apas.stats.binomial import (
     allowed_failures,
     clopper_pearson,

@@ -4,8 +4,6 @@ The chapter on theory of the documentation has their formulas. A parameter that 
 being delta, whose upper end is its value in the proof: ``[1 - 2d, 1]`` for 1, ``[-1 - 2d, -1]`` for -1.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from functools import cached_property
 from itertools import combinations, groupby, pairwise, product
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -43,12 +41,12 @@ class GadgetNetwork:
         """Intervals of the moving parameters, layer by layer."""
         return [(low, high) for layer in self.layers for low, high in layer.reshape(-1, 2) if low < high]
 
-    def within(self, ranges: Iterable[Interval]) -> GadgetNetwork:
+    def within(self, ranges: Iterable[Interval]) -> Self:
         """The same network with other intervals for the moving parameters."""
         layers, left = [layer.copy() for layer in self.layers], iter(ranges)
         for ends in (ends for layer in layers for ends in layer.reshape(-1, 2) if ends[0] < ends[1]):
             ends[:] = next(left)
-        return GadgetNetwork(layers, self.relu)
+        return type(self)(layers, self.relu)
 
     def trace(self, box: Sequence[Interval]) -> list[Array]:
         """Ends of the pre-activations of each layer, shape (2, units), for inputs in a box without negative numbers."""
@@ -70,12 +68,12 @@ class GadgetNetwork:
         """The first output for one choice of the moving parameters."""
         return self.within((p, p) for p in choice).enclosure([(x, x) for x in inputs])[0]
 
-    def then(self, other: GadgetNetwork, sources: Sequence[int] = ()) -> GadgetNetwork:
+    def then(self, other: Self, sources: Sequence[int] = ()) -> Self:
         """Another network behind this one; its input i is output ``sources[i]`` of this one, or i."""
         entering = other.layers[0]
         first = np.full((self.layers[-1].shape[1] + 1, *entering.shape[1:]), ZERO)
         first[[*(sources or range(len(entering) - 1)), -1]] = entering
-        return GadgetNetwork([*self.layers, first, *other.layers[1:]], other.relu)
+        return type(self)([*self.layers, first, *other.layers[1:]], other.relu)
 
 
 def network(*layers: Sequence[Sequence[Interval]], relu: bool = True) -> GadgetNetwork:
@@ -127,12 +125,10 @@ class LemmaCheck(NamedTuple):
 
 
 def _inside(*intervals: Interval) -> Callable[[Interval], bool]:
-    """Whether an enclosure lies in one of the intervals."""
     return lambda found: any(low <= found[0] and found[1] <= high for low, high in intervals)
 
 
 def _apart(interval: Interval) -> Callable[[Interval], bool]:
-    """Whether an enclosure and an interval have nothing in common."""
     return lambda found: found[1] < interval[0] or found[0] > interval[1]
 
 

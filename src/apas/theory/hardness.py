@@ -4,8 +4,6 @@ Formulas are in conjunctive normal form, as the DIMACS format writes them. Units
 formula are explained in the chapter on theory of the documentation.
 """
 
-from __future__ import annotations
-
 import math
 import reprlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -15,7 +13,7 @@ from fractions import Fraction
 from itertools import product
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -68,7 +66,7 @@ class Formula:
         object.__setattr__(self, "clauses", tuple(_clause(clause, self.variables) for clause in given))
 
     @classmethod
-    def from_dimacs(cls, text: str) -> Formula:
+    def from_dimacs(cls, text: str) -> Self:
         r"""Read a formula from the text of a DIMACS CNF file, in which a line that begins with ``%`` ends it.
 
         Examples
@@ -386,7 +384,6 @@ def reduction(formula: Formula) -> Reduction:
 
 
 def _layer(units: Sequence[GadgetUnit], inputs: int) -> tuple[Floats, Floats]:
-    """Weights (inputs, units) and biases of a layer."""
     weights = np.zeros((inputs, len(units)))
     for j, unit in enumerate(units):
         weights[list(unit.weights), j] = list(unit.weights.values())

@@ -12,10 +12,10 @@ from scipy.special import expit, stdtr
 from apas._random import Stream, entropy_of
 from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_probability
+from apas.certification.api import output_range
 from apas.certification.claims import Verdict
 from apas.certification.failing_draws import drawn_blocks
 from apas.certification.methods.sampling import models_used
-from apas.certification.output_range import output_range
 from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
@@ -278,17 +278,10 @@ def is_naturally_occurring(
     asked |= {"entropy": entropy, "quantity": quantity, "confidence": level, "simultaneous": bool(simultaneous)}
     asked |= {"variance_limit": None if variance_limit is None else float(variance_limit), "alternative": alternative}
     asked |= {"original": original, "mean": mean, "difference": moments.magnitude, "variance": moments.variance}
-    return NaturalEvidence(
-        **asked,
-        t=t,
-        p_values=p,
-        mean_low=np.maximum(low, mean - reach),
-        mean_high=np.minimum(high, mean + reach),
-        variance_low=np.maximum(0.0, spread - wide) ** 2,
-        variance_high=np.minimum((spread + wide) ** 2, ((high - low) / 2) ** 2),
-        lipschitz_base=base,
-        lipschitz_shifted=shifted,
-    )
+    asked |= {"mean_low": np.maximum(low, mean - reach), "mean_high": np.minimum(high, mean + reach)}
+    asked |= {"variance_low": np.maximum(0.0, spread - wide) ** 2, "t": t, "p_values": p}
+    asked |= {"variance_high": np.minimum((spread + wide) ** 2, ((high - low) / 2) ** 2)}
+    return NaturalEvidence(**asked, lipschitz_base=base, lipschitz_shifted=shifted)
 
 
 def _label(model: Model, quantity: str, target: Any) -> Any:

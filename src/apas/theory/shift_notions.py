@@ -1,13 +1,11 @@
 """Lemma 3, both directions: plausible shifts (Definition 6) that are not natural (Definition 5), and the reverse."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -116,11 +114,9 @@ class PlausibleExample:
         return mean - own, change
 
     def _sums(self) -> list[Fraction]:
-        """What enters each hidden unit of the model itself."""
         return [_dot(self.point, column) for column in zip(*self.hidden, strict=True)]
 
     def _reaches(self) -> list[Fraction]:
-        """How far each input can move what enters a unit."""
         return [self.delta * abs(x) for x in self.point]
 
 
@@ -155,7 +151,7 @@ class UnboundedFamily:
     theta: float
 
     @classmethod
-    def of(cls, X: Any) -> UnboundedFamily:
+    def of(cls, X: Any) -> Self:
         """The family that belongs to data with one feature, shape (rows, 1)."""
         rows = check_numbers(check_matrix(X, 1, None))
         if not len(rows):

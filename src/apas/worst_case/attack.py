@@ -104,25 +104,11 @@ class RivalPushes(_PushedLayers):
             going &= (least >= enough)[:, None]
         return least, best
 
-    def turn(self) -> tuple[Floats, list[Floats], list[Floats]]:
-        """Push every unit against the gradient on the network itself: margins, pushes, and what enters each layer."""
-        arguments, inputs = [], [self.X]
-        for i, name in enumerate(self.names):
-            z = self.first[0] if i == 0 else inputs[-1] @ self.layers[i].middle + self.layers[i].bias
-            arguments.append(z)
-            inputs.append(activate(name, z.copy()))
-        goal, pushes = self.objective, list[Floats]()
-        slope = goal.lin - goal.rho * np.sign(inputs[-1])
-        for i in range(len(self.names) - 1, -1, -1):
-            slope = slope * derivative(self.names[i], arguments[i])
-            pushes.insert(0, -np.sign(slope))
-            slope = slope @ self.layers[i].middle.T if i else slope
-        inputs = inputs[:1]
-        for i, (name, push) in enumerate(zip(self.names, pushes, strict=True)):
-            middle, spread = self._reached_ranges(i, inputs[-1])
-            inputs.append(activate(name, middle + push * spread))
-        a = inputs[-1]
-        return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, pushes, inputs
+    def turn(self) -> tuple[Floats, list[Floats]]:
+        """Push every unit against the gradient on the network itself: margins, and pushes."""
+        still = [np.zeros((len(self.X), len(layer.bias))) for layer in self.layers[:-1]]
+        pushes = [-np.sign(slope) for slope in self.slopes(still, self.margins(still)[1])]
+        return self.margins(pushes)[0], pushes
 
     def towards(self, activations: list[Floats]) -> list[Floats]:
         """Pushes (items, units) per layer that bring piecewise linear units as near as they can get to activations."""
@@ -150,19 +136,15 @@ def _argument(name: str, wish: Floats) -> Floats:
     return wish
 
 
-def output_push(net: FeedForward, wanted: int, rival: int) -> Floats:
-    """How the outputs are pushed: the wanted score down, the rival's up."""
-    # 0.0 minus: a mere minus sign would make -0.0 of outputs that are not pushed
-    return np.asarray(0.0 - output_signs(net, np.array([wanted]), np.array([rival]))[0])
-
-
-def pushed_parameters(relaxation: Relaxation, x: Floats, pushes: list[Floats], output: Floats) -> Floats:
-    """Direction in the unit box, shape (k,), that pushes the units of one row so; `output` says so of the outputs."""
-    inputs = [x]
-    for layer, name, push in zip(relaxation.layers, relaxation.net.activations, pushes, strict=False):
+def pushed_parameters(relaxation: Relaxation, x: Floats, pushes: list[Floats], wanted: int, rival: int) -> Floats:
+    """Direction in the unit box, shape (k,), that pushes the units of one row so, its score down and the rival's up."""
+    inputs, net = [x], relaxation.net
+    for layer, name, push in zip(relaxation.layers, net.activations, pushes, strict=False):
         a = inputs[-1]
         z = a @ layer.middle + layer.bias + push * (np.abs(a) @ layer.reach + layer.bias_reach)
         inputs.append(activate(name, z))
+    # 0.0 minus: a mere minus sign would make -0.0 of outputs that are not pushed
+    output = np.asarray(0.0 - output_signs(net, np.array([wanted]), np.array([rival]))[0])
     return joint_direction(inputs, [*pushes, output])
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import LEAKY_SLOPE, activate, activation_range
+from apas.shifts.fit_problem import last_layer_rows
 from apas.shifts.norms import lp_norm, steepest_point
 from apas.worst_case.intervals import (
     Boxes,
@@ -24,7 +27,6 @@ from apas.worst_case.intervals import (
     interval_product,
     output_signs,
     output_terms,
-    provable_radius,
     rivals,
 )
 
@@ -61,13 +63,9 @@ class BallMargin:
 
     def output_gradients(self) -> Floats:
         """Slopes of the margins by the output layer's parameters, on the network itself, (rows, k); 0 for others."""
-        net, values = self.net, self.X
-        for w, b, name in zip(net.weights[:-1], net.biases[:-1], net.activations, strict=True):
-            values = activate(name, values @ w + b)
-        gradients = np.zeros((len(values), len(net.parameters)))
-        w_part, b_part = net.parameters.slices[-2:]
-        gradients[:, w_part] = (values[:, :, None] * self.enters[:, None, :]).reshape(len(values), net.weights[-1].size)
-        gradients[:, b_part] = self.enters
+        values, gradients = last_layer_rows(self.net, self.X), np.zeros((len(self.X), len(self.net.parameters)))
+        first = self.net.parameters.slices[-2].start  # a bias is the weight of an input of 1
+        gradients[:, first:] = (values[:, :, None] * self.enters[:, None, :]).reshape(gradients[:, first:].shape)
         return gradients
 
 
@@ -495,60 +493,66 @@ def is_exact_ball(net: FeedForward, mask: Floats) -> bool:
     return not mask[: net.parameters.slices[-2].start].any()
 
 
-def least_margins_ball(
-    net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, delta: Floats
-) -> tuple[Floats, Floats]:
-    """A lower bound on the margin of each row while the parameters move by at most `delta` in the L_p norm."""
-    safe, error, norms = np.empty(len(X)), np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
-    for rows in _blocks(net, len(X)):
-        boxes = Boxes(net, X[rows], wanted[rows], mask)
-        error[rows] = boxes.error(delta[rows])
-        lowered = net.rounding(X[rows], mask, delta[rows])
-        against = margins_against(net, X[rows], wanted[rows], mask)
-        parts = [_least(margin.lower(lowered), norms, delta[rows]) for margin in against]
-        safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
-    return np.where(np.isnan(safe), -np.inf, safe + error), error
+class Balls:
+    """Rows against growing L_p balls of the parameters for which `mask` is 1."""
 
+    step: ClassVar[str] = "ball"
 
-def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, limit: float) -> Floats:
-    """Per row the largest delta up to `limit` at which every shift of the L_p ball is proved to keep the class."""
-    proved, norms = np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
-    for rows in _blocks(net, len(X)):
-        against = margins_against(net, X[rows], wanted[rows], mask)
-        parts = [_radius(margin, norms, limit) for margin in against]
-        if net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding never falls with delta
-            lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
-            parts = [_radius(margin.lower(lowered), norms, limit) for margin in against]
-        boxes, least = Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts)
-        # where intervals over the box around the ball prove more, which is seldom, that counts
-        beyond = np.minimum(1.001 * least, limit)
-        more = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (least < limit))
-        if len(more):
-            least[more] = np.maximum(least[more], provable_radius(boxes.take(more), limit)[0])
-        proved[rows] = least
-    return np.where(proved >= limit, limit, cut_last_bits(proved))
+    def __init__(self, net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float) -> None:
+        self.net, self.X, self.wanted, self.mask, self.p = net, X, wanted, mask, p
+        self.norms = [MatrixNorms(w, p) for w in net.weights]
 
+    def take(self, rows: Indices) -> Balls:
+        """The same for some of the rows."""
+        some = copy(self)  # with what is known of the matrices
+        some.X, some.wanted = self.X[rows], self.wanted[rows]
+        return some
 
-def worst_points_ball(
-    net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, delta: Floats
-) -> Floats | None:
-    """Per row a point of the unit ball with the least margin, where the bounds are exact; else None."""
-    if not is_exact_ball(net, mask):
-        return None
-    points, least = np.zeros((len(X), len(mask))), np.full(len(X), np.inf)
-    for margin in margins_against(net, X, wanted, mask):
-        start, slope = BallSlopes(margin, p).at(np.zeros(len(X)))
-        better = start - delta * slope < least
-        least = np.where(better, start - delta * slope, least)
-        points[better] = steepest_point(margin.take(better).output_gradients() * mask, p)
-    return points
+    def least(self, delta: Floats) -> tuple[Floats, Floats]:
+        """A lower bound on the margin of each row while the parameters move by at most `delta`, and its rounding."""
+        safe, error = np.empty(len(self.X)), np.empty(len(self.X))
+        for rows, boxes, against in self._blocks():
+            error[rows] = boxes.error(delta[rows])
+            lowered = self.net.rounding(boxes.X, self.mask, delta[rows])
+            parts = [_least(margin.lower(lowered), self.norms, delta[rows]) for margin in against]
+            safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
+        return np.where(np.isnan(safe), -np.inf, safe + error), error
 
+    def radius(self, limit: float) -> tuple[Floats, Floats]:
+        """Per row the largest delta up to `limit` at which every shift is proved to keep the class; none is open."""
+        proved = np.empty(len(self.X))
+        for rows, boxes, against in self._blocks():
+            parts = [_radius(margin, self.norms, limit) for margin in against]
+            if self.net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding grows with delta
+                lowered = self.net.rounding(boxes.X, self.mask, np.minimum.reduce(parts))
+                parts = [_radius(margin.lower(lowered), self.norms, limit) for margin in against]
+            least = np.minimum.reduce(parts)
+            # where intervals over the box around the ball prove more, which is seldom, that counts
+            beyond = np.minimum(1.001 * least, limit)
+            more = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (least < limit))
+            if len(more):
+                least[more] = np.maximum(least[more], boxes.take(more).radius(limit)[0])
+            proved[rows] = least
+        return np.where(proved >= limit, limit, cut_last_bits(proved)), np.full(len(proved), np.inf)
 
-def _blocks(net: FeedForward, rows: int) -> Iterator[slice]:
-    """Parts of the rows whose layers fit into the processor's cache."""
-    step = max(1, NUMBERS // max(max(w.shape) for w in net.weights))
-    for start in range(0, rows, step):
-        yield slice(start, start + step)
+    def worst(self, delta: Floats) -> Floats | None:
+        """Per row a point of the unit ball with the least margin, where the bounds are exact; else None."""
+        if not is_exact_ball(self.net, self.mask):
+            return None
+        points, least = np.zeros((len(self.X), len(self.mask))), np.full(len(self.X), np.inf)
+        for margin in margins_against(self.net, self.X, self.wanted, self.mask):
+            start, slope = BallSlopes(margin, self.p, self.norms).at(np.zeros(len(self.X)))
+            better = start - delta * slope < least
+            least = np.where(better, start - delta * slope, least)
+            points[better] = steepest_point(margin.take(better).output_gradients() * self.mask, self.p)
+        return points
+
+    def _blocks(self) -> Iterator[tuple[slice, Boxes, list[BallMargin]]]:
+        """Parts of the rows whose layers fit into the processor's cache, with the boxes around their balls."""
+        step = max(1, NUMBERS // max(max(w.shape) for w in self.net.weights))
+        for rows in (slice(start, start + step) for start in range(0, len(self.X), step)):
+            X, wanted = self.X[rows], self.wanted[rows]
+            yield rows, Boxes(self.net, X, wanted, self.mask), margins_against(self.net, X, wanted, self.mask)
 
 
 def _least(margin: BallMargin, norms: list[MatrixNorms], delta: Floats) -> Floats:

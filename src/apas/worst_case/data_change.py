@@ -4,8 +4,6 @@ The theorem and its proof are in docs/mathematics.md. Everything is computed in 
 every number is rounded to the side on which the statement stays true.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -173,9 +171,8 @@ class RefitScores(WhitenedFit):
                 if room - whole <= (best.changes + 1) * (tau + extra):  # what is taken off makes it no better
                     continue
                 taken, more = self.gram(quadratic[spared:] * b[spared : many * seed] ** 2, order[spared : many * seed])
-                least = least_eigenvalue(
-                    radius * matrix - taken, radius * error + more + rounded + 4 * UNIT * float(np.linalg.norm(taken))
-                )
+                off = radius * error + more + rounded + 4 * UNIT * float(np.linalg.norm(taken))
+                least = least_eigenvalue(radius * matrix - taken, off)
                 left = least - self.start - whole - 8 * UNIT * (abs(least) + self.start + whole)
                 changes = min(_below(left / (tau + extra)), len(costs))
                 if changes > best.changes:

@@ -4,8 +4,6 @@ Proved only by bounds that hold in real arithmetic, broken only if whoever asks 
 depend on the other rows.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +15,10 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import units_of
-from apas.optimize.highs import FEASIBILITY, INTEGRALITY, advise, verified_bound
-from apas.optimize.program import Form, Program, ProgramBuilder
-from apas.worst_case.attack import RivalPushes, UnitPushes, joint_direction, output_push, pushed_parameters
+from apas.optimize.highs import FEASIBILITY, INTEGRALITY, Form, Program, ProgramBuilder, advise, verified_bound
+from apas.worst_case.attack import RivalPushes, UnitPushes, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
-from apas.worst_case.intervals import Boxes, is_exact, rivals, worst_corners
+from apas.worst_case.intervals import Boxes, is_exact, rivals
 from apas.worst_case.linear import Objective, Relaxation, Relaxed, Units, ascend, carried_back
 
 
@@ -32,13 +29,14 @@ class WorstCaseProgram(Program):
     activations: tuple[Indices, ...] = ()
 
 
-class _Builder:
+class WorstCaseBuilder:
     """Writes the program of one row, layer by layer."""
 
     def __init__(self, relaxation: Relaxation, units: list[Units]) -> None:
         self.relaxation, self.units, self.program = relaxation, units, ProgramBuilder()
 
     def build(self, objective: Objective) -> WorstCaseProgram:
+        """The least value of `objective` for the row, over all shifts."""
         names, program = self.relaxation.net.activations, self.program
         last, activations = len(names) - 1, []
         for i, name in enumerate(names):
@@ -89,11 +87,6 @@ class _Builder:
         if large:
             form, ends = self._combine(w, r, b + b_reach), (float(unit.low_u[0, k]), float(unit.high_u[0, k]))
             self.program.bound_activation(h, -1.0, form, name, *ends)
-
-
-def reduced_program(relaxation: Relaxation, units: list[Units], objective: Objective) -> WorstCaseProgram:
-    """The least value of `objective` for one row, over all shifts, as a program."""
-    return _Builder(relaxation, units).build(objective)
 
 
 def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) -> float:
@@ -230,7 +223,7 @@ class _RowVerdicts:
             everyone = self._open_rows()
             for rows in (everyone[start : start + BLOCK] for start in range(0, len(everyone), BLOCK)):
                 # the shifts at which exact bounds are attained
-                corners = worst_corners(boxes.take(rows), deltas[rows])
+                corners = boxes.take(rows).worst(deltas[rows])
                 if corners is not None:
                     # they come scaled by the radii
                     units = np.divide(corners, self.radii, out=np.zeros_like(corners), where=self.radii > 0)
@@ -273,12 +266,10 @@ class _RowVerdicts:
     def _turn_units(self, row: int, k: int, pushes: RivalPushes) -> bool:
         """Push every unit against the gradient on the network itself: breaks most rows that break, without bounds."""
         # once: where that does not break it, further turns from here seldom do
-        least, turned, inputs = pushes.turn()
-        if least[0] < 0:
-            output = output_push(self.net, int(self.wanted[row]), int(self.rivals[row, k]))
-            direction = joint_direction([a[0] for a in inputs], [*(t[0] for t in turned), output])
-            if self._offer(row, direction, "attack"):
-                self.found[row].bound = -np.inf  # also of a row that was bounded together with others
+        least, turned = pushes.turn()
+        direction = self._direction(row, [t[0] for t in turned], self.rivals[row, k]) if least[0] < 0 else None
+        if direction is not None and self._offer(row, direction, "attack"):
+            self.found[row].bound = -np.inf  # also of a row that was bounded together with others
         return self.found[row].broken
 
     def _bound_rivals(self, rows: Indices, pushes: list[RivalPushes] | None = None) -> list[RivalBounds]:
@@ -300,9 +291,8 @@ class _RowVerdicts:
             elif finding.open:
                 finding.bound = value
 
-    def _direction(self, row: int, pushes: list[Floats], rival: int) -> Floats:
-        output = output_push(self.net, int(self.wanted[row]), int(rival))
-        return pushed_parameters(self.relaxation, self.X[row], pushes, output)
+    def _direction(self, row: int, pushes: list[Floats], rival: Any) -> Floats:
+        return pushed_parameters(self.relaxation, self.X[row], pushes, int(self.wanted[row]), int(rival))
 
     def _split_row(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound in turns with the solver; the row is proved if all are."""
@@ -339,7 +329,7 @@ class _RowVerdicts:
             if not solver or now >= deadline:
                 break
             until = deadline if search.stuck else min(deadline, now + SOLVER_SHARE * (now - began))
-            program = program or reduced_program(self.relaxation, pair.units, pair.objective)
+            program = program or WorstCaseBuilder(self.relaxation, pair.units).build(pair.objective)
             bound = self._solver(row, pair, program, until, min(result.least, float(pair.least[0])))
             if bound is not None:
                 return bound, "solver"

@@ -4,8 +4,6 @@ A float64 is a whole number times a power of two: with one common power per laye
 integers, some thirty times faster than `fractions.Fraction`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from operator import lshift, mul

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import (
     BEND,
@@ -50,10 +50,8 @@ def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
         return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
     if kind == "elu":
         below = numbers[0] * np.exp(np.minimum(low, 0.0)), numbers[0] * np.exp(np.minimum(high, 0.0))
-        least, most = (
-            np.where(high >= 0, np.minimum(below[0], 1.0), below[0]),
-            np.where(high >= 0, np.maximum(below[1], 1.0), below[1]),
-        )
+        least = np.where(high >= 0, np.minimum(below[0], 1.0), below[0])
+        most = np.where(high >= 0, np.maximum(below[1], 1.0), below[1])
         return np.where(low > 0, 1.0, least), np.where(low > 0, 1.0, most)
     ends, turn = (_slope(name, low), _slope(name, high)), BEND[name]
     bottom, top = _slope(name, np.array([-turn, turn])).tolist()
@@ -78,10 +76,6 @@ def interval_product(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tupl
         np.minimum(least, corner, out=least)
         np.maximum(most, corner, out=most)
     return least, most
-
-
-#: How many products are held at a time.
-PRODUCTS = 1 << 18
 
 
 class MovingWeights:
@@ -130,13 +124,6 @@ class MovingWeights:
         up, up_spread = middle @ self.high, spread @ np.abs(self.high)
         return down - down_spread, down + down_spread, up - up_spread, up + up_spread
 
-    def outer_side(self, low: Floats, high: Floats, upper: Bools, *, positive: bool = False) -> Floats:
-        """Per output the largest u where `upper` says so, else the least l."""
-        if not positive:
-            least, most = self.outer(low, high)
-            return np.where(upper, most, least)
-        return np.hstack([low, high]) @ np.where(upper, self._high[1], self._low[0])
-
     def _separate(self, above: Floats, below: Floats, least: Floats, most: Floats) -> None:
         """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""
         loose = (self.low < 0) & (self.high > 0)
@@ -180,25 +167,10 @@ class MovingLayer:
         return np.asarray(sizes @ self.reach.T)
 
 
-def moving_products(low: Floats, high: Floats, w: Floats, reach: Floats, delta: Floats) -> tuple[Floats, Floats]:
-    """What `MovingWeights.outer` gives, for rows that each have a delta of their own: term by term."""
-    rows, outputs = len(low), w.shape[1]
-    least, most = np.empty((rows, outputs)), np.empty((rows, outputs))
-    step = max(1, PRODUCTS // max(1, w.size))
-    for start in range(0, rows, step):
-        part = slice(start, start + step)
-        spread = delta[part, None, None] * reach
-        # for given activations the worst weights are known, and the worst activations are at an end
-        ends = [(a[part, :, None] * w, np.abs(a[part, :, None]) * spread) for a in (low, high)]
-        least[part] = np.minimum(ends[0][0] - ends[0][1], ends[1][0] - ends[1][1]).sum(axis=1)
-        most[part] = np.maximum(ends[0][0] + ends[0][1], ends[1][0] + ends[1][1]).sum(axis=1)
-    return least, most
-
-
+#: Rows whose layers are held at a time.
+ROWS = 4096
 #: Added to magnitudes, so that a rounding allowance also covers products that underflow.
 TINY = 2.0**-960
-#: Rows whose layers are held at a time.
-ROWS = 512
 
 
 def is_exact(net: FeedForward) -> bool:
@@ -235,7 +207,7 @@ def moving_layers(net: FeedForward, radii: Floats, delta: float = 1.0) -> list[M
     return layers
 
 
-def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: Floats) -> list[Floats]:
+def magnitudes(net: FeedForward, reach: Any, X: Floats, delta: Floats) -> list[Floats]:
     """Per layer and row a bound on the magnitudes behind its values; the margin's, last, is at least its scale."""
     # the sum over a layer instead of each unit; `reach` is one number if all parameters share it: 0 if nothing moves
     x = np.abs(X)
@@ -247,11 +219,9 @@ def magnitudes(net: FeedForward, reach: list[Floats] | float, X: Floats, delta: 
     for i, (_, most, bias) in enumerate(net.layer_sizes):
         units = net.weights[i].shape[1]
         # how far weights move per input, over all outputs, and all biases together
-        most_moved, moved = (
-            (reach, reach * units)
-            if isinstance(reach, float)
-            else (float(reach[2 * i].max()), float(reach[2 * i + 1].sum()))
-        )
+        one = isinstance(reach, float)
+        most_moved = reach if one else float(reach[2 * i].max())
+        moved = reach * units if one else float(reach[2 * i + 1].sum())
         moving, biases = most_moved * units, bias + step * moved
         size = size + step * (total * moving) + biases if i == 0 else size * (most + step * moving) + biases
         if i:  # errors before it grow by as much as it is steep
@@ -290,14 +260,11 @@ def output_terms(
     return *weights, difference, b_reach[wanted] + b_reach[rival]
 
 
-def least_margins(net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> tuple[Floats, Floats]:
-    """A lower bound on the margin of each row while parameter i moves by at most ``delta * radii[i]``."""
-    boxes = Boxes(net, X, wanted, radii)
-    return boxes.bound(delta), boxes.error(delta)
-
-
 class Boxes:
     """Rows against growing boxes of parameters; what does not depend on delta is computed once."""
+
+    #: What certificates call the step that such bounds are.
+    step: ClassVar[str] = "interval"
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
@@ -312,8 +279,35 @@ class Boxes:
         return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
 
     def worst(self, delta: Floats) -> Floats | None:
-        """Per row a shift of delta 1 whose margin at `delta` is the bound; None if it is not known."""
-        return worst_corners(self, delta)
+        """Per row a shift of delta 1 whose margin at `delta` is the bound; None beyond one layer of monotone units."""
+        net, X, wanted = self.net, self.X, self.wanted
+        if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
+            return None
+        rival = rivals(net, wanted)[:, 0]
+        if len(self.outputs) > 1:  # the rival whose bound is least is the one to push for
+            least = np.stack([self.against(delta, i) for i in range(len(self.outputs))])
+            rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
+        enters = output_signs(net, wanted, rival)
+        if not net.activations:
+            pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
+        else:
+            name, spread = net.activations[0], delta[:, None] * self.spread
+            ends = [activate(name, self.middle - spread), activate(name, self.middle + spread)]
+            weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ self.reach[2].T)
+            # of each unit the least of the four products of an end of its activation and an end of its weight
+            best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
+            unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
+            first = np.sign(X)[:, :, None] * unit_side[:, None, :]
+            pushes = [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]
+        return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * self.radii)
+
+    def least(self, delta: Floats) -> tuple[Floats, Floats]:
+        """What `bound` says, and how much rounding can have added to it."""
+        return self.bound(delta), self.error(delta)
+
+    def radius(self, limit: float) -> tuple[Floats, Floats]:
+        """Per row the largest delta that is proved, and where what is not begins; see `provable_radius`."""
+        return provable_radius(self, limit)
 
     def bound(self, delta: Floats) -> Floats:
         """Least margins as computed, with one delta per row, less what coarser arithmetic does to them in use."""
@@ -322,37 +316,43 @@ class Boxes:
         return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
 
     def _bound(self, delta: Floats) -> Floats:
-        if self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
-            if len(self.net.activations) == 1:
-                return self._one_layer(delta)
-            if _few(delta):
-                return self._one_sided(delta)
-        ends = self._last_layer(delta)
+        if len(self.net.activations) > 1 and len(delta) > ROWS:
+            parts = np.array_split(np.arange(len(delta)), -(-len(delta) // ROWS))
+            return np.concatenate([self.take(rows)._bound(delta[rows]) for rows in parts])
+        low, high = self._pre_activations(delta)
+        rises = self.net.activations and "softplus(" not in self.net.activations[-1]  # which falls a little at a jump
+        if rises and self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
+            # of each unit that is never below 0 the end counts at which the worse end of its output weight wants it
+            v, v_reach, bias, bias_reach = self.outputs[0]
+            down = v - delta[:, None] * v_reach
+            worse = activate(self.net.activations[-1], np.where(down < 0, high, low))
+            return np.asarray(np.einsum("ru,ru->r", worse, down) + bias - delta * bias_reach)
+        ends = self._activated(low, high, len(self.net.activations))
         least = [self._output(*ends, delta, *terms) for terms in self.outputs]
         return least[0] if len(least) == 1 else np.asarray(np.minimum.reduce(least))
 
     def against(self, delta: Floats, rival: int) -> Floats:
         """Least margins against one of the rivals of each row."""
-        least = self._output(*self._last_layer(delta), delta, *self.outputs[rival])
+        ends = self._activated(*self._pre_activations(delta), len(self.net.activations))
+        least = self._output(*ends, delta, *self.outputs[rival])
         return np.asarray(least - self.net.rounding(self.X, self.radii, delta))
 
-    def _last_layer(self, delta: Floats) -> tuple[Floats, Floats]:
-        """Range of what enters the output layer."""
-        return self._layers(delta, np.arange(len(self.X)), len(self.net.activations))
-
-    def _layers(self, delta: Floats, rows: Indices, depth: int) -> tuple[Floats, Floats]:
-        """Range of the activations of the first `depth` layers, for some of the rows; `delta` is one per such row."""
-        low = high = self.X[rows]
-        for i, name in enumerate(self.net.activations[:depth]):
+    def _pre_activations(self, delta: Floats) -> tuple[Floats, Floats]:
+        """Range of the last pre-activations; of the input itself where there is no hidden layer."""
+        low = high = self.X
+        for i in range(len(self.net.activations)):
             if i == 0:  # the input is a point, and the reach of each unit is known exactly
-                spread = delta[:, None] * self.spread[rows]
-                low, high = self.middle[rows] - spread, self.middle[rows] + spread
+                spread = delta[:, None] * self.spread
+                low, high = self.middle - spread, self.middle + spread
             else:
                 b, b_spread = self.net.biases[i], delta[:, None] * self.reach[2 * i + 1]
-                low, high = self._products(i, low, high, delta)
+                low, high = self._products(i, *self._activated(low, high, i), delta)
                 low, high = low + b - b_spread, high + b + b_spread
-            low, high = activation_range(name, low, high)
         return low, high
+
+    def _activated(self, low: Floats, high: Floats, layer: int) -> tuple[Floats, Floats]:
+        """Range of what enters a layer, from that of the pre-activations before it."""
+        return activation_range(self.net.activations[layer - 1], low, high) if layer else (low, high)
 
     def _positive(self, layer: int) -> bool:
         """Whether what enters a layer is never below 0."""
@@ -361,41 +361,12 @@ class Boxes:
     def _products(self, layer: int, low: Floats, high: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
         w, reach = self.net.weights[layer], self.reach[2 * layer]
-        if not _few(delta):
-            return moving_products(low, high, w, reach, delta)
         least, most = np.empty((len(low), w.shape[1])), np.empty((len(low), w.shape[1]))
         for value in np.unique(delta):  # rows that share a delta share the ends of the weights
             rows = np.flatnonzero(delta == value)
             weights = MovingWeights(w, value * reach)
             least[rows], most[rows] = weights.outer(low[rows], high[rows], positive=self._positive(layer))
         return least, most
-
-    def _one_layer(self, delta: Floats) -> Floats:
-        """Least margins of one output behind one layer of units that are never below 0: of each unit one end counts."""
-        v, v_reach, bias, bias_reach = self.outputs[0]
-        down = v - delta[:, None] * v_reach  # the worse end of each output weight
-        z = self.middle + np.where(down < 0, delta[:, None], -delta[:, None]) * self.spread
-        least = np.einsum("ru,ru->r", activate(self.net.activations[0], z), down)
-        return np.asarray(least + bias - delta * bias_reach)
-
-    def _one_sided(self, delta: Floats) -> Floats:
-        """The same behind several layers, for rows that share few deltas."""
-        least, last = np.empty(len(self.X)), len(self.net.activations) - 1
-        v, v_reach, bias, bias_reach = self.outputs[0]
-        b, b_reach, name = self.net.biases[last], self.reach[2 * last + 1], self.net.activations[last]
-        for value in np.unique(delta):
-            weights = MovingWeights(self.net.weights[last], value * self.reach[2 * last])
-            for sign in (0, 1):
-                group = np.flatnonzero((delta == value) & ((self.wanted == 1) == bool(sign)))
-                for start in range(0, len(group), ROWS):
-                    rows = group[start : start + ROWS]
-                    down = v[rows[0]] - value * v_reach[rows[0]]
-                    pick = down < 0  # such a unit should be large
-                    ends = self._layers(np.full(len(rows), value), rows, last)
-                    z = weights.outer_side(*ends, pick, positive=self._positive(last))
-                    z += b + np.where(pick, value, -value) * b_reach
-                    least[rows] = activate(name, z) @ down + bias[rows] - value * bias_reach[rows]
-        return least
 
     def error(self, delta: Floats) -> Floats:
         """What rounding can add to `bound` at most."""
@@ -412,11 +383,6 @@ class Boxes:
             down, up = v - spread, v + spread
             terms = np.minimum(np.minimum(low * down, low * up), np.minimum(high * down, high * up))
         return np.asarray(terms.sum(axis=1) + bias - delta * bias_reach)
-
-
-def _few(delta: Floats) -> bool:
-    """Whether rows share deltas enough to be taken delta by delta."""
-    return len(delta) < 2 or bool((delta == delta[0]).all()) or len(np.unique(delta)) <= len(delta) // 16
 
 
 #: Relative width at which a bracket counts as closed, and how many evaluations that may take.
@@ -482,27 +448,3 @@ def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[
             if step >= 6 and not (high - low > CLOSED * high).any():
                 break
     return low, high
-
-
-def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
-    """Per row a direction of the unit box with the least margin; None beyond one hidden layer of monotone units."""
-    net, X, wanted = boxes.net, boxes.X, boxes.wanted
-    if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
-        return None
-    rival = rivals(net, wanted)[:, 0]
-    if len(boxes.outputs) > 1:  # the rival whose bound is least is the one to push for
-        least = np.stack([boxes.against(delta, i) for i in range(len(boxes.outputs))])
-        rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
-    enters = output_signs(net, wanted, rival)
-    if not net.activations:
-        pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
-    else:
-        name, spread = net.activations[0], delta[:, None] * boxes.spread
-        ends = [activate(name, boxes.middle - spread), activate(name, boxes.middle + spread)]
-        weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ boxes.reach[2].T)
-        # of each unit the least of the four products of an end of its activation and an end of its weight
-        best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
-        unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
-        first = np.sign(X)[:, :, None] * unit_side[:, None, :]
-        pushes = [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]
-    return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)

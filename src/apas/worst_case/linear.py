@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -278,13 +279,12 @@ class LayerLines:
     def take(self, items: Indices) -> LayerLines:
         """The same for some of the items."""
 
-        def some(array: Floats) -> Floats:
-            return array if len(array) == 1 else array[items]
+        def some(part: Any) -> Any:
+            if isinstance(part, Pencil):
+                return Pencil(*map(some, vars(part).values()))
+            return part[items] if isinstance(part, np.ndarray) and len(part) > 1 else part
 
-        down, up = (Pencil(some(p.flat), some(p.steep), some(p.at), some(p.value)) for p in (self.down, self.up))
-        slopes, magnitude = (some(self.down_slope), some(self.up_slope)), (some(self.tilt), some(self.lift))
-        ends = some(self.low), some(self.high)
-        return LayerLines(down, up, *slopes, *magnitude, *ends, self.positive, some(self.slack))
+        return LayerLines(**{name: some(part) for name, part in vars(self).items() if name != "heights"})
 
 
 def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:

@@ -7,17 +7,17 @@ bounds and are cut. Kept only by bounds, broken only by a row computed to fail, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, activation_range, is_positive, margins_from_scores
-from apas.models.trees import Trees
+from apas.models.trees import Trees, towards
 from apas.worst_case.intervals import MovingWeights, output_terms, rivals
 from apas.worst_case.linear import pencil
 
@@ -85,10 +85,8 @@ class DrawnNetworks:
         lines = ((delta * rows) @ flat).reshape(len(rows), units, count).transpose(2, 0, 1) + base
         behind = []
         for i in range(1, len(net.weights)):
-            parts = [
-                directions[:, theta.slices[2 * i + j]] * delta + theta.values[theta.slices[2 * i + j]] for j in (0, 1)
-            ]
-            behind.append((parts[0].reshape(count, *net.weights[i].shape), parts[1]))
+            w, b = (directions[:, part] * delta + theta.values[part] for part in theta.slices[2 * i : 2 * i + 2])
+            behind.append((w.reshape(count, *net.weights[i].shape), b))
         return cls(net, np.ascontiguousarray(lines), behind)
 
     def margins_at(self, draws: Indices, t: Floats, wanted: int) -> Floats:
@@ -114,7 +112,6 @@ class DrawnNetworks:
     def bounds(self, draws: Indices, low: Floats, high: Floats, wanted: int) -> tuple[Floats, Floats, Floats]:
         """Per pair a lower bound on the margin, its slopes along t, and how much each coordinate is worth cutting."""
         net, middle, half = self.net, 0.5 * (low + high), 0.5 * (high - low)
-        rival_list = [1 - wanted] if len(net.classes) == 2 else [k for k in range(len(net.classes)) if k != wanted]
         lines: list[tuple[Floats, ...]] = []
         start, along = self.lines[draws, 0], self.lines[draws, 1:]
         # pre-activations as lines in t below and above them: at the corner, and along t
@@ -141,7 +138,7 @@ class DrawnNetworks:
                     for p, q in ((under, over), (over, under))
                 )
         least: Floats | None = None
-        for rival in rival_list:
+        for rival in rivals(net, np.array([wanted]))[0].tolist():
             lin, const = self.objective(draws, wanted, rival)
             worth = half * np.abs(lin) if not net.activations else half
             for i in reversed(range(len(net.activations))):
@@ -228,53 +225,6 @@ def least_margins_drawn(networks: DrawnNetworks, box: AffineBox, wanted: int, ba
     return RegionMargins(margins, found)
 
 
-@dataclass(frozen=True, eq=False)
-class LinearRegions:
-    """Regions of a linear model side by side: the corner and the ways of each box as rows of one matrix."""
-
-    rows: Floats  # towards the wanted class; the last column is the bias, which counts once, at the corner
-    base: Floats  # what they add to the margin as the model is
-    delta: Floats  # per row of the matrix
-    corners: Indices  # where boxes begin
-    first: Indices  # of each region, among the boxes
-    offset: Floats  # per box
-    bands: Floats
-
-    @classmethod
-    def of(cls, net: FeedForward, regions: Sequence[tuple[tuple[AffineBox, ...], Sequence[float], int, float]]) -> Self:
-        """Boxes, their bands, class and delta per region."""
-        parts = [np.vstack([box.corner, box.ways]) for boxes, *_ in regions for box in boxes]
-        lengths, boxes = [len(part) for part in parts], [len(some) for some, *_ in regions]
-        rows = np.zeros((sum(lengths), net.weights[0].shape[0] + 1))
-        rows[:, :-1] = np.concatenate(parts)
-        corners = np.cumsum([0, *lengths[:-1]])
-        rows[corners, -1] = 1.0
-        about = np.array([(1.0 if wanted == 1 else -1.0, delta) for *_, wanted, delta in regions]).repeat(boxes, axis=0)
-        rows *= about[:, 0].repeat(lengths)[:, None]
-        base = rows @ np.append(net.weights[0][:, 0], net.biases[0])
-        bands = np.array([band for _, some, *_ in regions for band in some])
-        first, offset = np.cumsum([0, *boxes[:-1]]), about[:, 0] * net.offset
-        return cls(rows, base, about[:, 1].repeat(lengths), corners, first, offset, bands)
-
-    def margins(self, directions: Floats) -> Floats:
-        """Least margins on each model that was drawn, 0 within what rounding could do; shape (draws, regions)."""
-        least = self._least((self.rows * self.delta[:, None]) @ directions.T + self.base[:, None])
-        least[np.abs(least) <= self.bands[:, None]] = 0.0
-        return np.asarray(np.minimum.reduceat(least, self.first, axis=0).T)
-
-    def kept_by_every(self, radii: Floats) -> Bools:
-        """Regions that bounds over every shift within the radii show to be kept, so that no draw of them can fail."""
-        # thrice the band: the bound, the margin of a draw, and what that must be above to count as kept
-        least = self._least((self.base - self.delta * (np.abs(self.rows) @ radii))[:, None])[:, 0] > 3 * self.bands
-        return np.asarray(np.logical_and.reduceat(least, self.first))
-
-    def _least(self, scores: Floats) -> Floats:
-        slopes = np.ones(len(scores), dtype=bool)
-        slopes[self.corners] = False
-        np.minimum(scores, 0.0, out=scores, where=slopes[:, None])  # a corner is worst: each goes where it costs most
-        return np.asarray(np.add.reduceat(scores, self.corners, axis=0) - self.offset[:, None])
-
-
 def _cut(draws: Indices, low: Floats, high: Floats, worth: Floats, steps: Floats) -> tuple[Indices, Floats, Floats]:
     """Each sub-box as two halves; between two steps there is nothing, so that a cut there leaves the gap out."""
     rows, j = np.arange(len(draws)), worth.argmax(axis=1)
@@ -359,12 +309,12 @@ def least_margin_trees(
     cells[:, columns] = np.array(list(itertools.product(*places))).reshape(len(cells), p)
     middles = np.array(list(itertools.product(*insides))).reshape(len(cells), p)
     sums, size = leaf_sums(trees, cells)
-    ours = _lead(sums, wanted)
+    ours = towards(sums, wanted)
     # float32 sums of so many leaves are off by at most their number times 2**-24 of their magnitudes
     band = (len(trees.roots) + 8) * 2.0**-23 * size
     rows = box.rows(box.on_steps(middles))
     some = np.unique(np.linspace(0, len(rows) - 1, min(64, len(rows))).astype(int))
-    here, theirs = _lead(leaf_sums(trees, trees.read(rows[some]))[0], wanted), margin(rows[some])
+    here, theirs = towards(leaf_sums(trees, trees.read(rows[some]))[0], wanted), margin(rows[some])
     if (((here > band) & ~(theirs >= 0)) | ((here < -band) & ~(theirs <= 0))).any():
         return nothing  # the trees are not what they seem
     if (ours > band).all():
@@ -373,7 +323,7 @@ def least_margin_trees(
         t = box.on_steps(middles[i])
         row = box.rows(t)[None]
         found = float(margin(row)[0])
-        if not found >= 0 and _lead(leaf_sums(trees, trees.read(row))[0], wanted)[0] < -band:
+        if not found >= 0 and towards(leaf_sums(trees, trees.read(row))[0], wanted)[0] < -band:
             return min(found, -np.finfo(float).tiny), t
     return nothing
 
@@ -392,9 +342,3 @@ def leaf_sums(trees: Trees, numbers: Floats) -> tuple[Floats, float]:
         nodes = np.where(inner, np.where(left, trees.left[nodes], trees.right[nodes]), nodes)
     sizes = np.maximum.reduceat(np.abs(trees.value).max(axis=1), trees.roots).sum() + np.abs(trees.base).max()
     return trees.base + trees.value[nodes].sum(axis=1), float(sizes)
-
-
-def _lead(sums: Floats, wanted: int) -> Floats:
-    if sums.shape[1] == 1:
-        return np.asarray(sums[:, 0] if wanted == 1 else -sums[:, 0])
-    return np.asarray(sums[:, wanted] - np.delete(sums, wanted, axis=1).max(axis=1))

@@ -16,7 +16,7 @@ from apas.certification.question import Method, Question
 from apas.shifts.box_rounding import within_box
 from apas.shifts.lp import LpShifts
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
-from apas.worst_case.intervals import least_margins
+from apas.worst_case.intervals import Boxes
 
 STREAM = Stream(0, "certify")
 QUICK = Attack(restarts=6, steps=30)
@@ -136,7 +136,7 @@ class TestVerdicts:
         assert not refuted(QUICK.run(replace(asked, delta=proved), STREAM)).any()
         for factor in (1.5, 3.0, 10.0):
             larger = replace(asked, delta=proved * factor)
-            bound, error = least_margins(asked.network, asked.X, asked.wanted, asked.radii, larger.delta)
+            bound, error = Boxes(asked.network, asked.X, asked.wanted, asked.radii).least(larger.delta)
             certificates = QUICK.run(larger, STREAM)
             assert not (refuted(certificates) & (bound - error > 0)).any()
             for i, certificate in enumerate(certificates):

@@ -11,7 +11,7 @@ from certificate_files import changed, content_of, run_checker, write
 
 import apas
 from apas import Sampling, Verdict
-from apas.certification.methods.closed_share import ShareEvidence
+from apas.certification.methods.enumeration import ShareEvidence
 from apas.stats import coverage_lower, coverage_upper
 
 SETS = {

@@ -14,8 +14,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import apas
 from apas import Every, FeedForward, GuaranteeWarning, InputError, Most, Sampling, Unsupported, Verdict
+from apas.certification.api import output_range
 from apas.certification.methods.sampling import too_few_models
-from apas.certification.output_range import output_range
 from apas.shifts.observed import ObservedShifts
 from apas.shifts.retraining import retrain
 

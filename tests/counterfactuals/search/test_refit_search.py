@@ -269,7 +269,7 @@ def test_against_an_exact_solver(refits):
     optimal = 0
     for row in range(6):
         grid, passes = problem.sweeps(table, row)
-        looking = RefitSearch(grid, lambda states, passes=passes: [spread(passes.margins(s)) for s in states])
+        looking = RefitSearch(grid, lambda states, passes=passes: [spread(passes.margins(s), 1.0) for s in states])
         known = rows_of_class(problem.task, 1)
         rows = looking.path([Demand(None)], _known_states(grid.search, grid, known))
         least = optimum(grid, passes, EDGE)

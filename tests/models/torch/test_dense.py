@@ -435,7 +435,7 @@ def test_joint_bounds_on_200_random_modules(first):
 
 def test_a_softplus_at_its_jump_is_no_witness():
     """Rounding decides on which side of 20 an argument lies, and with it 2e-9: nothing within that is confirmed."""
-    from apas.certification.confirmation import confirmed_witness
+    from apas.certification.certificate import confirmed_witness
     from apas.certification.question import Question
 
     net = Spare(nn.Softplus()).double().eval()
@@ -460,6 +460,22 @@ def test_a_softplus_at_its_jump_is_no_witness():
         asked = Question.ask(model, row, target=1, delta=1e-7, shifts="linf", method="attack").embedded
         witness = confirmed_witness(asked, 0, asked.shifts.chain.at(values))
         assert (witness is not None) is confirmed
+
+
+@pytest.mark.parametrize("method", ["interval", "linear", "exact", "cascade"])
+def test_no_proof_passes_over_the_jump_of_a_softplus(method):
+    """Where it becomes the identity a softplus falls by up to exp(-12): an end of the range need not be the least."""
+    net = nn.Sequential(nn.Linear(1, 1), nn.Softplus(1, 12), nn.Linear(1, 1)).double().eval()
+    for part, weight, bias in ((net[0], 1.0, 0.0), (net[2], 1.0, -12.000003)):
+        part.weight.data.fill_(weight)
+        part.bias.data.fill_(bias)
+    model, shifts = apas.as_model(net, output="logit"), LinfShifts(kinds="weight")
+    assert model.margin(np.array([[12.0]]), 1)[0] > 0
+    moved = model.shifted_margins(np.array([[12.0]]), 1, np.array([[0.5, 0.0, 0.0, 0.0]]), 1e-8)
+    assert moved[0, 0] < 0
+    assert (
+        apas.certify(model, [[12.0]], 1e-8, target=1, shifts=shifts, method=method)[0].verdict is not Verdict.CERTIFIED
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from apas import FeedForward
 from apas.models.forward import ACTIVATIONS, activate, activation_range, steepest
 from apas.worst_case.enumeration import box_bounds as sensitivity
 from apas.worst_case.enumeration.box_bounds import BoxPass, margin_ranges, margin_slopes
-from apas.worst_case.intervals import derivative_range, least_margins
+from apas.worst_case.intervals import Boxes, derivative_range
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_exact_with_at_most_one_hidden_layer(sizes, output):
     net = network(sizes, output, "relu", 0)
     X, wanted = rng.normal(size=(7, sizes[0])), rng.integers(0, len(net.classes), size=7)
     radii, delta = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters)), rng.uniform(0.1, 0.5, size=7)
-    known, _ = least_margins(net, X, wanted, radii, delta)
+    known, _ = Boxes(net, X, wanted, radii).least(delta)
     reach = delta[:, None] * radii
     least, _, _ = margin_ranges(net, X, wanted, net.parameters.values - reach, net.parameters.values + reach)
     assert least == pytest.approx(known, rel=1e-9, abs=1e-9)

@@ -1,7 +1,5 @@
 """The largest delta that is proved for every shift, and the shift that breaks a row just beyond it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,21 +8,19 @@ import numpy as np
 
 from apas._parallel import in_parallel
 from apas._typing import Floats
+from apas.certification.certificate import confirmed_witness
 from apas.certification.claims import Every
-from apas.certification.confirmation import confirmed_witness
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.attack import broken_deltas
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Ellipsoid, Sparse
+from apas.shifts.base import Ball, Ellipsoid, Region, Sparse
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack import broken_radius
-from apas.worst_case.ball import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
-from apas.worst_case.ellipsoid import ellipsoid_radius
-from apas.worst_case.intervals import Boxes, is_exact, provable_radius
-from apas.worst_case.sparse import SparseBoxes
+from apas.worst_case.geometry import margins_in
+from apas.worst_case.intervals import is_exact
 
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64
@@ -54,15 +50,9 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     broken = np.full(len(question), np.inf)
     if network is None:
         return np.zeros(len(question)), broken
-    if isinstance(question.geometry, Ball):
-        ball = question.radii, question.geometry.hull
-        return ball_radius(network, question.X, question.wanted, *ball, limit), broken
-    if isinstance(question.geometry, Ellipsoid):
-        return ellipsoid_radius(network, question.X, question.wanted, question.geometry, limit), broken
-    boxes = Boxes(network, question.X, question.wanted, question.radii)
-    if isinstance(question.geometry, Sparse):
-        boxes = SparseBoxes(network, question.X, question.wanted, question.geometry)
-    proved, open_end = provable_radius(boxes, limit)
+    assert isinstance(question.geometry, Region)
+    bounds = margins_in(network, question.X, question.wanted, question.geometry)
+    proved, open_end = bounds.radius(limit)
     rows = np.flatnonzero(np.isfinite(open_end))
     step = max(TOGETHER, NUMBERS // len(question.radii))
     for part in (rows[start : start + step] for start in range(0, len(rows), step)):
@@ -70,8 +60,8 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
         # a little beyond what could not be proved, so that the corner there fails by more than rounding
         # (1e-9 is far above the rounding of a margin, and 1e-300 keeps a delta of 0 from having no corners)
         beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
-        corners = (boxes if len(part) == len(question) else boxes.take(part)).worst(beyond)
-        if corners is None and isinstance(boxes, SparseBoxes):  # which only an attack on the parameters can look for
+        corners = (bounds if len(part) == len(question) else bounds.take(part)).worst(beyond)
+        if corners is None and isinstance(question.geometry, Sparse):  # only an attack on the parameters can find one
             break
         if corners is None:
             beyond, units = broken_radius(network, some.X, some.wanted, question.radii, proved[part], limit)

@@ -4,8 +4,6 @@ Bounds (`Rays.floors`) decide which rays get a closer look, never chance; how fa
 enlarged until enough failures were found.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -325,7 +323,7 @@ class RaySearch:
         self, question: Question, net: FeedForward, stream: Stream, samples: int, limit: float, start: Floats
     ) -> None:
         self.question, self.net, self.stream, self.samples = question, net, stream, samples
-        self.limit, self.start, self.parameters = limit, start, question.model.parameters
+        self.limit, self.start = limit, start
         self.wanted = class_indices(question.model.classes, question.one_target, len(question))
         self.exact = has_exact_roots(net)
         # behind one hidden layer chords are close enough over the whole reach; deeper, half of it is needed
@@ -335,17 +333,13 @@ class RaySearch:
         self.rays = max(1, min(RAYS, (1 << 18) // max(1, len(net.parameters)) // 128 * 128 or 16))
         self.rows = max(1, BLOCK // (widest * self.rays))
 
-    def draw(self, begin: int, end: int) -> Floats:
-        """Directions of a range of draws."""
-        return self.question.shifts.directions(self.parameters, self.stream, begin, end)
-
     def guess(self, rank: int) -> Floats:
         """A delta per row at which somewhat more rays have failed than are needed."""
         count = min(self.samples, GUESSING[self.samples > 4096])
         # half as many again, and 3: with fewer rays than are certified, the share that fails is a guess
         wanted = min(count, int(np.ceil(1.5 * rank / self.samples * count)) + 3)
         reach = np.empty(len(self.question))
-        directions = self.draw(0, count)
+        directions = self.question.directions(self.stream, 0, count)
         step = max(1, self.rows * self.rays // count)
         for first in range(0, len(self.question), step):
             part = slice(first, first + step)
@@ -365,7 +359,7 @@ class RaySearch:
         pairs: list[list[tuple[Floats, Floats, Integers]]] = [[] for _ in rows]
         for begin in range(0, self.samples, self.rays):
             end = min(begin + self.rays, self.samples)
-            directions = self.draw(begin, end)
+            directions = self.question.directions(self.stream, begin, end)
             for first in range(0, len(rows), self.rows):
                 part = slice(first, first + self.rows)
                 some = rows[part]
@@ -455,17 +449,10 @@ BELOW = 1 - 1e-9
 
 
 def along_rays(
-    question: Question,
-    claim: Most,
-    stream: Stream,
-    plan: Plan,
-    limit: float,
-    proved: Floats,
-    broken: Floats,
-    trace: Trace,
+    question: Question, claim: Most, stream: Stream, plan: Plan, limit: float, known: tuple[Floats, ...], trace: Trace
 ) -> list[MaxShift]:
-    """The order statistic of first failures along rays, as an answer per row."""
-    network = question.network
+    """The order statistic of first failures along rays, as an answer per row; `known` is what is proved and broken."""
+    network, (proved, broken) = question.network, known
     assert network is not None  # it alone has rays
     stream, (samples, allowed, refuting) = stream.part("rays"), plan
     start = np.where(proved > 0, proved, limit * 1e-6)  # where a grid begins of which nothing is proved

@@ -19,7 +19,6 @@ from apas.display.numbers import at_least, at_most, exactly, plain
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 
@@ -205,8 +204,12 @@ def _claim_words(item: MaxShift, count: int) -> str:
 
 
 class MaxShifts(UnderShifts[MaxShift]):
-    """One answer per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`."""
+    """One answer per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`.
 
+    `plot` draws the certified, the provable and the breaking delta of each row, sorted by the certified one.
+    """
+
+    PLOT, NOTHING = "radius_plot", "No rows, no shifts."
     FORMAT = "apas-max-shifts"
     COLUMNS = (*ENDS, "exact", "reached_limit", "target", "claim", "reason", "valid_today")
     UNSHOWN = ("claim",)
@@ -216,10 +219,7 @@ class MaxShifts(UnderShifts[MaxShift]):
         """The largest certified delta of each row; which smaller ones are certified too, `MaxShift.rungs` says."""
         return np.array([item.delta for item in self], dtype=np.float64)
 
-    def summary(self) -> str:
-        """The spread of the largest certified deltas, in one sentence."""
-        if not len(self):
-            return "No rows, no shifts."
+    def _summary(self) -> str:
         # between rungs nothing is certified, so a delta that is one must not be rounded
         write = at_least if all(item.rungs is None for item in self if item.delta) else exactly
         low, middle, high = (write(float(delta)) for delta in np.percentile(self.deltas, [0, 50, 100]))
@@ -235,12 +235,6 @@ class MaxShifts(UnderShifts[MaxShift]):
         from apas.certification.max_shift.api import continue_shifts  # which makes such results
 
         return self._continued(continue_shifts, n_samples, model, n_jobs)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""
-        from apas.display.plots import radius_plot
-
-        return radius_plot(self, ax)
 
     def _shown_frame(self) -> DataFrame:
         """Numbers in few digits, rounded to the side that promises less."""

@@ -1,7 +1,5 @@
 """Ways to decide a claim, and the short names that users give them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from apas.certification.methods.attack import Attack

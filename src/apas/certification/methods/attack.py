@@ -1,6 +1,6 @@
 """`Attack`: refutations by a search for one shift that breaks a row. Not to find one proves nothing.
 
-The search only proposes; what counts is what `apas.certification.confirmation` found to lie in the set and to fail.
+The search only proposes; what counts is what `apas.certification.certificate` found to lie in the set and to fail.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from apas._parallel import in_parallel
 from apas._random import Stream, unit_cube
 from apas._typing import Floats, Indices
 from apas._validation import check_integer
-from apas.certification.certificate import BoundEvidence, Certificate, Witness
+from apas.certification.certificate import BoundEvidence, Certificate, Witness, confirmed_witness
 from apas.certification.claims import Every, Verdict
-from apas.certification.confirmation import confirmed_witness
 from apas.certification.methods.bounds import no_worst_case
 from apas.certification.question import Question
 from apas.display.progress import Progress

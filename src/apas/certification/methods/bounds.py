@@ -11,10 +11,9 @@ import numpy as np
 from apas._parallel import in_parallel, row_parts
 from apas._random import Stream
 from apas._typing import Floats, Indices
-from apas.certification.certificate import BoundEvidence, Certificate, Witness
+from apas.certification.api import OutputRange
+from apas.certification.certificate import BoundEvidence, Certificate, Witness, confirmed_witness
 from apas.certification.claims import Every, Verdict
-from apas.certification.confirmation import confirmed_witness
-from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
@@ -23,11 +22,9 @@ from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Bounded, Box, Ellipsoid, Finite, MovesInput, Region, Sparse, Unbounded
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.ball import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
-from apas.worst_case.ellipsoid import least_margins_ellipsoid, worst_points_ellipsoid
-from apas.worst_case.intervals import is_exact, rivals
-from apas.worst_case.sparse import boxes_in
+from apas.worst_case.geometry import margins_in
+from apas.worst_case.intervals import Boxes, is_exact, rivals
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
@@ -96,39 +93,23 @@ def decide_together(question: Question, method: str) -> list[Certificate]:
     network, region, base = question.network, question.geometry, question.model.parameters
     assert network is not None
     assert isinstance(region, Ball | Sparse | Ellipsoid)
-    step = {Ball: "ball", Ellipsoid: "ellipsoid"}.get(type(region), "interval")
+    bounds = margins_in(network, question.X, question.wanted, region)
     exact = isinstance(region, Sparse) and is_exact(network)
-    bound, error = _bounds(network, question.X, question.wanted, region, question.delta)
-    found = [Finding(bound=value, exact=exact) for value in (bound - error).tolist()]
+    least, error = bounds.least(question.delta)
+    found = [Finding(bound=value, exact=exact) for value in (least - error).tolist()]
     witnesses: list[Witness | None] = [None] * len(question)
-    rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
     for finding in (finding for finding in found if finding.bound > 0):
-        finding.prove(step, finding.bound)
-    some, points = question.take(np.array(rows, dtype=np.intp)), None
-    if rows and isinstance(region, Ball):
-        points = worst_points_ball(network, some.X, some.wanted, region.radii, region.hull, some.delta)
-    elif rows and isinstance(region, Ellipsoid):
-        points = worst_points_ellipsoid(network, some.X, some.wanted, region, some.delta)
-    elif rows and isinstance(region, Sparse):
-        points = boxes_in(network, some.X, some.wanted, region).worst(some.delta)
-    for row, point in zip(rows, [] if points is None else points, strict=False):
+        finding.prove(bounds.step, finding.bound)
+    rows = np.array([i for i, finding in enumerate(found) if finding.open], dtype=np.intp)
+    points = bounds.take(rows).worst(question.delta[rows]) if len(rows) else None
+    for row, point in zip(rows.tolist(), [] if points is None else points, strict=False):
         delta = float(question.delta[row])
         values = region.pull_inside(base, base.values + delta * point, delta)
         witnesses[row] = confirmed_witness(question, row, values)
         if witnesses[row] is not None:
-            found[row].broken, found[row].step = True, step
+            found[row].broken, found[row].step = True, bounds.step
     claim, pairs = every(question), zip(found, witnesses, strict=True)
     return [certificate(question, i, claim, method, *row, np.inf) for i, row in enumerate(pairs)]
-
-
-def _bounds(network: FeedForward, X: Floats, wanted: Indices, region: Region, delta: Floats) -> tuple[Floats, Floats]:
-    """Lower bounds on the margins over a region, as computed, and what rounding can have added to them."""
-    if isinstance(region, Ball):
-        return least_margins_ball(network, X, wanted, region.radii, region.hull, delta)
-    if isinstance(region, Ellipsoid):
-        return least_margins_ellipsoid(network, X, wanted, region, delta)
-    boxes = boxes_in(network, X, wanted, region)
-    return boxes.bound(delta), boxes.error(delta)
 
 
 def _findings(
@@ -196,7 +177,7 @@ def proved_ranges(
             attained = (closed, closed and binary)
             if sharpen is not None and not closed and isinstance(question.geometry, Box):
                 ends, attained = sharpen(i, *ends)
-            items.append(OutputRange.of(question, i, *ends, claim, attained, method))
+            items.append(OutputRange.of(question, i, ends, claim, attained, method))
             progress.advance(1)
     return items
 
@@ -207,8 +188,7 @@ def _enclose_margins(question: Question, network: FeedForward) -> tuple[Floats, 
     assert isinstance(geometry, Region)
 
     def least(wanted: Indices) -> Floats:
-        bound, error = _bounds(network, X, wanted, geometry, delta)
-        return bound - error
+        return np.subtract(*margins_in(network, X, wanted, geometry).least(delta))
 
     low = least(question.wanted)
     if len(network.classes) == 2:  # the largest margin is the least one towards the other class, turned round
@@ -218,7 +198,8 @@ def _enclose_margins(question: Question, network: FeedForward) -> tuple[Floats, 
     # the margin is at most what the wanted score can exceed any one rival by
     high = np.full(len(question), np.inf)
     for rival in rivals(network, question.wanted).T:
-        boxes = boxes_in(network, X, rival, geometry)
+        boxes = margins_in(network, X, rival, geometry)
+        assert isinstance(boxes, Boxes)
         place = (rivals(network, rival) == question.wanted[:, None]).argmax(axis=1)
         against = np.stack([boxes.against(delta, j) for j in range(len(boxes.outputs))])
         least_lead = against[place, np.arange(len(question))] - boxes.error(delta)

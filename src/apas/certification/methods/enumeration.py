@@ -1,7 +1,14 @@
-"""`Enumeration`: certificates from cutting up the box of shifts (Algorithm 3 of the paper), certain both ways."""
+"""`Enumeration`: certificates from cutting up the box of shifts (Algorithm 3 of the paper), certain both ways.
+
+Where the margin is linear in what moves, the law of its share is known: with what enters the output layer, h, the
+margin over a rival is its value on the model itself plus ``delta * sum of c_i s_i``, where ``c_i = radii_i * abs(h_i)``
+and s is a draw; the set says what share of its draws keeps such a sum above a level (`LinearShare`). Failures against
+several rivals add up to at most their sum, and to at least the largest.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import reprlib
 from collections.abc import Iterable
@@ -13,29 +20,38 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._fields import Fields
+from apas._fields import Fields, Saved
 from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
 from apas._validation import check_integer, check_number, check_probability
-from apas.certification.certificate import Certificate, Witness
+from apas.certification.api import FractionCurve
+from apas.certification.certificate import Certificate, CornerShift, Witness, confirmed_witness
 from apas.certification.claims import Every, Most, Verdict
-from apas.certification.confirmation import confirmed_witness
 from apas.certification.interval_network import IntervalNetwork, IntervalNetworks
 from apas.certification.methods.bounds import no_network
 from apas.certification.question import Question
-from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.base import Chained, offers
-from apas.models.forward import gradients
-from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical
+from apas.models.feedforward import FeedForward
+from apas.models.forward import gradients, margins_from_scores
+from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical, LinearShare, OtherMoves
 from apas.shifts.box_rounding import inside_box
+from apas.shifts.fit_problem import last_layer_rows
 from apas.worst_case.ball import is_exact_ball
-from apas.worst_case.ellipsoid import margin_error, margin_terms
 from apas.worst_case.enumeration import splitting
 from apas.worst_case.enumeration.splitting import FAILING, Partition, ShiftBox, Split, split
+from apas.worst_case.geometry import Ellipsoids
+
+#: What certificates call a share that is computed without boxes or draws.
+CLOSED_FORM = "closed form"
+#: Bounds are kept as multiples of this, rounded outward, so that no library's last digits show.
+DIGITS = 10**9
+#: How far bounds may be from those of a file: on another machine, a digit may have been rounded to the other side.
+SAME = 3 / DIGITS
+
 
 _NO_BOXES = "this certificate was read from a file, which does not hold boxes; certify the row again."
 
@@ -83,8 +99,30 @@ def _confirmed(question: Question, row: int, box: ShiftBox, point: Floats) -> Wi
     return confirmed_witness(question, row, inside_box(box.net.parameters.values, box.radii, box.delta, direction))
 
 
+class _CertainShare:
+    """Bounds on the share of valid shifts that are certain."""
+
+    lower: float
+    upper: float
+
+    def coverage_lower(self, confidence: Any) -> float:
+        """Lower bound on the share of valid shifts, certain and so good for every `confidence`."""
+        return self.lower
+
+    def coverage_upper(self, confidence: Any) -> float:
+        """Upper bound on the share of valid shifts, certain and so good for every `confidence`."""
+        return self.upper
+
+
+def _share_ends(about: Fields) -> tuple[float, float]:
+    lower, upper = about.number("lower"), about.number("upper")
+    if not 0 <= lower <= upper <= 1:
+        raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
+    return lower, upper
+
+
 @dataclass(frozen=True)
-class EnumerationEvidence:
+class EnumerationEvidence(_CertainShare):
     """Bounds on the share of valid shifts, and how they were reached.
 
     Attributes
@@ -134,14 +172,6 @@ class EnumerationEvidence:
         tree, whole, statuses = self.split.tree, self.whole, (splitting.VALID, FAILING, splitting.OPEN)
         return Partition(*(IntervalNetworks(whole, tree, tree.having(status)) for status in statuses))
 
-    def coverage_lower(self, confidence: float) -> float:
-        """Lower bound on the share of valid shifts, certain and so good for every `confidence`."""
-        return self.lower
-
-    def coverage_upper(self, confidence: float) -> float:
-        """Upper bound on the share of valid shifts, certain and so good for every `confidence`."""
-        return self.upper
-
     def boxes(self) -> tuple[Floats, Floats, NDArray[np.int8]]:
         """The settled boxes: least and largest value of every parameter (boxes, k), and 1 for valid, -1 for failing."""
         if self.split is None:
@@ -160,9 +190,7 @@ class EnumerationEvidence:
         """The evidence that a file describes, without the boxes."""
         more = ("robust", "non_robust") if about.text("kind") == "partition" else ()
         about.only("kind", "lower", "upper", "evaluated", "open", "stopped", *more)
-        lower, upper = about.number("lower"), about.number("upper")
-        if not 0 <= lower <= upper <= 1:
-            raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
+        lower, upper = _share_ends(about)
         ends, volumes = ("precision",) if more else ("decided", "gap"), None
         stopped = about.choice("stopped", "settled", *ends, "limit", "time", "rounding")
         if more:
@@ -238,10 +266,8 @@ class Enumeration:
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
             return f'{needs}, got {got}; use method="sampling" for other sets.'
         if question.network is not None and any("softplus(" in name for name in question.network.activations):
-            needs = (
-                "Enumeration needs units without a jump, but a Softplus falls a little where it becomes the identity"
-            )
-            return f'{needs}; use method="sampling".'
+            needs = "Enumeration needs units without a jump, but a Softplus falls a little"
+            return f'{needs} where it becomes the identity; use method="sampling".'
         if question.tied:
             needs = f"Enumeration needs parameters that are each used once, but {question.tied}"
             return f'{needs}; use method="sampling".'
@@ -332,9 +358,8 @@ def known_shares(question: Question, delta: Floats) -> tuple[Floats, Floats]:
     network, shifts = question.network, question.shifts
     assert network is not None
     assert offers(shifts, Elliptical)
-    region = Ellipsoid(shifts.root(question.coordinates))
-    (start,), (slope,), _ = margin_terms(network, question.X, question.wanted, region)
-    error = margin_error(network, question.X, question.wanted, region, delta)
+    bounds = Ellipsoids(network, question.X, question.wanted, Ellipsoid(shifts.root(question.coordinates)))
+    ((start,), (slope,), _), error = bounds.terms, bounds.error(delta)
     ends = []
     for sign in (-1.0, 1.0):  # outward: the margin and how far it falls may both be off
         above = start + sign * error
@@ -397,3 +422,126 @@ def _reason(found: Split, failed: bool, volumes: Partition | None, time_limit: f
         share += f"; {sure[0]} of the volume or more is robust, {sure[1]} or more non-robust and "
         share += f"{at_most(splitting.float_above(volumes.undecided))} or less undecided"
     return f"{share}, from looking at {boxes}{why.get(found.stopped, '')}"
+
+
+@dataclass(frozen=True)
+class ShareEvidence(_CertainShare, Saved):
+    """Bounds on the share of valid shifts, computed from its law and rounded outward to nine decimals.
+
+    They are no closer than it took to decide the claim.
+    """
+
+    lower: float
+    upper: float
+    draws: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
+    kind: ClassVar[str] = "share"
+
+    def verdict(self, coverage: float) -> Verdict:
+        """What the bounds decide about a share."""
+        if self.lower >= coverage:
+            return Verdict.CERTIFIED
+        return Verdict.REFUTED if self.upper < coverage else Verdict.UNKNOWN
+
+    def reason(self) -> str:
+        """The bounds in words."""
+        ends = f"between {at_least(self.lower)} and {at_most(self.upper)}"
+        return f"the valid share is {ends if self.lower < self.upper else f'{self.lower:g}'}, computed without draws"
+
+    def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:
+        """Whether the same bounds are computed again for the one row of a question, and decide what they did."""
+        claim = certificate.claim
+        if claim != Most(claim.coverage, 1.0, question.measure, claim.rows) or certificate.method != CLOSED_FORM:
+            return False, "a share that is computed has confidence 1, is about this set, and stands in place of draws"
+        (now,) = computed_shares(question, question.delta, claim.coverage) or (None,)
+        if now is None:
+            return False, "the share of these shifts is not known without draws"
+        if max(abs(now.lower - self.lower), abs(now.upper - self.upper)) > SAME:
+            return False, f"computed again, {now.reason()}, the file says {self.lower!r} and {self.upper!r}"
+        if certificate.verdict is Verdict.UNKNOWN or self.verdict(claim.coverage) is not certificate.verdict:
+            return False, f"its bounds do not decide {certificate.verdict} at a share of {claim.coverage}"
+        witness = certificate.witness
+        if witness is not None and confirmed_witness(question, 0, witness.parameters(question.model)) is None:
+            return False, "its witness does not lie in the set or does not break the row"
+        return now.verdict(claim.coverage) is certificate.verdict, f"computed again: {now.reason()}"
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> ShareEvidence:
+        """The evidence that a file describes."""
+        return cls(*_share_ends(about.only("kind", "lower", "upper")))
+
+
+def closed_certificates(question: Question, coverage: float) -> list[Certificate | None] | None:
+    """One certificate per row, None for a row that the bounds leave open; None if the share is not known at all."""
+    shares = computed_shares(question, question.delta, coverage)
+    if shares is None:
+        return None
+    claim, answers = Most(coverage, 1.0, question.measure, question.claim_rows), list[Certificate | None]()
+    for i, share in enumerate(shares):
+        verdict = share.verdict(coverage)
+        witness = _failing_corner(question, question.network, i) if verdict is Verdict.REFUTED else None  # type: ignore[arg-type]
+        told = (float(question.delta[i]), question.target[i], CLOSED_FORM, share, share.reason(), witness)
+        answers.append(None if verdict is Verdict.UNKNOWN else Certificate(claim, verdict, *told))
+    return answers
+
+
+def computed_shares(question: Question, deltas: Floats, coverage: float | None = None) -> list[ShareEvidence] | None:
+    """Bounds on each row's share of valid shifts at its delta, close enough to decide `coverage`; None if unknown."""
+    network, shifts = question.network, question.shifts
+    if question.regions is not None or not offers(shifts, LinearShare) or offers(shifts, OtherMoves):
+        return None
+    if network is None or type(network) is not FeedForward or not _own_law(shifts):  # a subclass may compute others
+        return None
+    last = network.parameters.slices[-2].start
+    if question.radii[:last].any():  # a hidden layer moves
+        return None
+    asked = question if deltas is question.delta else question.at(deltas)
+    found: list[ShareEvidence] = []
+    coverage = None if network.weights[-1].shape[1] > 2 else coverage  # of several rivals each share counts
+    reach = question.radii[last:].reshape(-1, network.weights[-1].shape[1])  # the bias behind the weights
+    for i, (delta, band) in enumerate(zip(deltas.tolist(), asked.band.tolist(), strict=True)):
+        fails, most = 0.0, 1.0
+        h = last_layer_rows(network, question.X[i : i + 1])  # by itself: among many rows its last bits are others
+        for margin, columns in _rivals(network, h[:, :-1], int(question.wanted[i])):
+            sizes = (reach[:, columns] * np.abs(h[0])[:, None]).ravel()
+            if not math.isfinite((margin + band) / delta + float(sizes.sum())):  # of what overflows nothing is known
+                fails, most = 1.0, 1.0
+                break
+            # what is within rounding of 0 fails in the lower bound and is valid in the upper one; sizes and level are
+            # off by less than a few units of their own last place
+            slack = (band / delta + 2.0**-50 * (float(sizes.sum()) + abs(margin) / delta)) * (1 + 2.0**-50)
+            lower, upper = shifts.linear_share(question.coordinates, sizes, margin / delta, slack, coverage)
+            fails, most = fails + (1 - lower), min(most, upper)
+        least = max(0.0, 1 - fails * (1 + 2.0**-50))
+        found.append(ShareEvidence(math.floor(least * DIGITS) / DIGITS, math.ceil(most * DIGITS) / DIGITS))
+    return found
+
+
+def _own_law(shifts: Any) -> bool:
+    """Whether the law is that of the draws: a subclass with draws or margins of its own has none until it says so."""
+    for kind in type(shifts).__mro__:
+        if "linear_share" in vars(kind) or not {"directions", "margins"}.isdisjoint(vars(kind)):
+            return "linear_share" in vars(kind)
+    return True
+
+
+def _rivals(network: FeedForward, h: Floats, wanted: int) -> list[tuple[float, list[int]]]:
+    """Per rival the margin over it on the model itself, and the outputs that it depends on."""
+    scores = h @ network.weights[-1] + network.biases[-1]
+    if len(network.biases[-1]) <= 2:
+        margins = margins_from_scores(scores, np.array([wanted]), network.offset)
+        return [(float(margins[0]), list(range(len(network.biases[-1]))))]
+    rivals = [j for j in range(scores.shape[1]) if j != wanted]
+    return [(float(scores[0, wanted] - scores[0, j]), [wanted, j]) for j in rivals]
+
+
+def _failing_corner(question: Question, network: FeedForward, i: int) -> Witness | None:
+    """The corner of a box at which the margin is least, if it is below 0 there by more than rounding."""
+    if not isinstance(question.geometry, Box):
+        return None
+    delta, radii = float(question.delta[i]), question.radii
+    margins, gradients = network.parameter_gradient(question.X[i : i + 1], question.target[i])
+    least = float(margins[0]) - delta * float(np.abs(gradients[0]) @ radii)
+    # rounding at the corner, and in computing that it is one, are each covered by the band
+    signs = np.where(radii > 0, -np.sign(gradients[0]), 0.0)
+    return CornerShift(question.shifts, delta, signs.astype(np.int8)) if least < -2 * question.band[i] else None

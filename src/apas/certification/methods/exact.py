@@ -1,7 +1,5 @@
 """`Exact`: proofs and witnesses for piecewise linear networks of any depth, without a commercial solver."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from numbers import Real
@@ -11,11 +9,11 @@ import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats
+from apas.certification.api import OutputRange
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
 from apas.certification.failing_draws import drawn_blocks
 from apas.certification.methods.bounds import Proof, decide_rows, decide_together, every, proved_ranges
-from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.errors import InputError
@@ -79,9 +77,8 @@ class Exact(Proof):
         if complaint is None and question.tied:
             return f"Exact needs parameters that are each used once, but {question.tied}; use LinearBounds or Attack."
         if complaint is None and network is not None and not is_exact(network):
-            others = sorted(
-                {n for name in network.activations for n in inner_names(name) if not is_piecewise_linear([n])}
-            )
+            names = {inner for name in network.activations for inner in inner_names(name)}
+            others = sorted(name for name in names if not is_piecewise_linear([name]))
             if others:
                 needs = "Exact needs relu, leaky_relu, hard_tanh or identity units beyond one hidden layer"
                 return f"{needs}, got {', '.join(others)}; use LinearBounds, or Cascade, which also attacks."

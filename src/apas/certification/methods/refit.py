@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._fields import Fields
+from apas._fields import Fields, Saved
 from apas._random import Stream
 from apas._typing import Floats
 from apas._validation import check_flag
@@ -31,7 +31,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True)
-class RefitEvidence:
+class RefitEvidence(Saved):
     """A statement about every refit on a changed table: the bound with what proves it, or the change that breaks it.
 
     Attributes
@@ -59,10 +59,6 @@ class RefitEvidence:
     draws: ClassVar[int] = 0
     failures: ClassVar[int] = 0
     kind: ClassVar[str] = "refit"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evidence as JSON values."""
-        return {"kind": self.kind, **vars(self), "rows": list(self.rows), "added": list(self.added)}
 
     @classmethod
     def from_dict(cls, about: Fields) -> RefitEvidence:

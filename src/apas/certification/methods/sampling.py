@@ -22,13 +22,12 @@ from apas._random import DERIVED, Stream
 from apas._typing import Bools, Floats, Integers
 from apas._validation import check_integer, check_number, check_probability
 from apas.certification import failing_draws
+from apas.certification.api import FractionCurve, OutputRange
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
-from apas.certification.methods.closed_share import closed_certificates, computed_shares
-from apas.certification.output_range import OutputRange
+from apas.certification.methods.enumeration import closed_certificates, computed_shares
 from apas.certification.question import Question
 from apas.certification.results import AnswerColumn
-from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.shifts.base import Listed, in_training_order
@@ -263,7 +262,13 @@ class Sampling:
         clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
 
         def answer(i: int) -> Certificate:
-            return self._certificate(question, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
+            if not found.any(i):
+                return self._certificate(question, i, claim, clean)
+            failing, sure = found.of(i)
+            ended = (np.cumsum(sure) == refuting) | (np.arange(1, len(sure) + 1) == DOUBT * refuting)
+            taken = int(ended.argmax()) + 1 if ended.any() else len(sure)
+            draws = int(failing[taken - 1]) + 1 if ended.any() else samples
+            return self._certificate(question, i, claim, _counted(clean, failing[:taken], sure[:taken], draws))
 
         return AnswerColumn.of(_same_rows(question, found, [clean] * len(question)), answer)
 
@@ -290,8 +295,7 @@ class Sampling:
         if as_listed:  # all of them: their order was chosen by somebody
             found = failing_draws.first_failures(question, stream, cap, cap + 1, cap + 1)
         else:
-            scan = failing_draws.failures_until_decided if question.listed is None else failing_draws.failures_of_refits
-            found = scan(question, stream, test, begin, cap, counts)
+            found = failing_draws.failures_until_decided(question, stream, test, begin, cap, counts)
 
         def answer(i: int) -> Certificate:
             verdict, evidence = _ended(replace(past[i], samples=cap), test, *found.of(i), listed=as_listed)
@@ -380,7 +384,7 @@ class Sampling:
         if question.single:  # what the draws give in float32, whatever the order of its sums
             low, high = low - question.band, high + question.band
         ends = enumerate(zip(low.tolist(), high.tolist(), undefined.tolist(), strict=True))
-        return [OutputRange.of(question, i, a, b, claim, (True, True), self.name, count) for i, (a, b, count) in ends]
+        return [OutputRange.of(question, i, e, claim, (True, True), self.name, count) for i, (*e, count) in ends]
 
     def _certificate(
         self, question: Question, i: int, claim: Most, evidence: SamplingEvidence, verdict: Verdict | None = None
@@ -399,13 +403,6 @@ def _same_rows(
     asked = zip((np.diff(found.starts) > 0).tolist(), past, question.target, question.delta.tolist(), strict=True)
     for i, (failed, known, target, delta) in enumerate(asked):
         yield i if failed else (id(known), type(target), target, delta)
-
-
-def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
-    assert clean.refuting is not None
-    ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
-    taken = int(ended.argmax()) + 1 if ended.any() else len(sure)
-    return _counted(clean, failing[:taken], sure[:taken], int(failing[taken - 1]) + 1 if ended.any() else clean.samples)
 
 
 def _counted(known: SamplingEvidence, failing: Integers, sure: Bools, draws: int) -> SamplingEvidence:

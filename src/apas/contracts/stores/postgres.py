@@ -1,7 +1,5 @@
 """A ledger in a PostgreSQL database, in a schema of its own that is called apas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -53,7 +51,6 @@ class PostgresStore:
             yield
 
     def _prepare(self, create: bool) -> None:
-        """Make or renew the tables."""
         run = self.connection.execute
         run(f"SET lock_timeout = {int(1000 * PATIENCE)}")
         run("SET synchronous_commit = on")

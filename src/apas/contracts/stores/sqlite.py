@@ -1,7 +1,5 @@
 """A ledger in one SQLite file."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time
@@ -75,7 +73,6 @@ class SqliteStore:
                 raise
 
     def _prepare(self, create: bool) -> None:
-        """Make or renew the tables."""
         version = self._version()
         if not version and not create:
             raise InputError(f"{self.path} is not a ledger of apas: it is empty; `apas ledger add` makes a ledger.")
@@ -132,7 +129,6 @@ class SqliteStore:
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:
-        """What SQLite says about a file, as a sentence."""
         try:
             yield
         except UnicodeDecodeError:  # SQLite quotes the damaged bytes, and Python cannot read its complaint

@@ -16,7 +16,7 @@ from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.space.encoder import numbers_to_try
 from apas.counterfactuals.space.feature import Feature
 from apas.models.base import Leaves, Model, ReadsCells, offers
-from apas.models.trees import Trees
+from apas.models.trees import Trees, towards
 
 THRESHOLDS, RARE = 63, 16  # per feature, of those that trees have; and how many of them are spread over all
 FINE = 127  # a feature with at most so many steps is taken whole
@@ -218,13 +218,6 @@ def _mixed_rows(values: Sequence[Floats]) -> tuple[Indices, Floats]:
     draws = np.random.default_rng(0)
     places = np.stack([draws.integers(len(v), size=CHECKS) for v in values], axis=1)
     return places, np.stack([v[places[:, i]] for i, v in enumerate(values)], axis=1)
-
-
-def towards(sums: Floats, wanted: int) -> Floats:
-    """Margins towards a class, from outputs in the last axis: one for two classes, else one per class."""
-    if sums.shape[-1] == 1:
-        return sums[..., 0] if wanted == 1 else -sums[..., 0]
-    return np.asarray(sums[..., wanted] - np.delete(sums, wanted, axis=-1).max(axis=-1))
 
 
 def _probed_numbers(task: Task, inputs: Floats) -> tuple[list[Floats], list[Bools]]:

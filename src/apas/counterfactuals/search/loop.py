@@ -3,8 +3,6 @@
 Rows advance together and share the draws of their j-th tests, which no candidate depends on, unless by a time limit.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 A *sweep* tells what every move of one feature does to the margins of all refits, by the leaf table or by the models.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +17,11 @@ from apas.counterfactuals.sources.neighbours import rows_of_class
 from apas.models.base import Model, class_indices
 
 #: How many standard deviations of the refits' margins their mean must lie above 0 along a path, safest first.
-LADDER = (5.0, 4.0, 3.0, 2.5, 2.0, 1.65, 1.3)
+LADDER = (6.5, 5.2, 3.9, 3.2, 2.6, 2.1, 1.7)
 #: Rows of the path are looked for at these, among all that the search came across. They do not lie closer: a path
 #: without gaps would end at the second failure of 93 refits, where on average no more than 1 - 2 / 94 of all accept.
-RUNGS = (8, 7.5, 7, 6.5, 6, 5.6, 5.2, 4.9, 4.6, 4.3, 4, 3.8, 3.6, 3.4, 3.2, 3, 2.8, 2.6, 2.4, 2.2, 2, 1.8, 1.6, 1.4)
+RUNGS = (10.4, 9.8, 9.1, 8.4, 7.8, 7.3, 6.8, 6.4, 6, 5.6, 5.2, 4.9)
+RUNGS += (4.7, 4.4, 4.2, 3.9, 3.6, 3.4, 3.1, 2.9, 2.6, 2.3, 2.1, 1.8)
 #: The same for the margin of one model, in units of the median margin of known rows of the class.
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 SAVES = 0.05  # a row of the path costs so much less than the one before: each might fail where the next does not
@@ -31,6 +30,7 @@ EACH = 1  # values per feature that a state hands on
 CLIMB = 12  # moves towards a safer row than any that is known
 PAIRS = 10  # first moves of pairs that are tried together
 KNOWN = 24  # known rows from which a search starts as well
+LEAST_SCALE = 1e-3  # of margins
 DEEP = 0.75  # half of them have margins above this quantile
 LEAST = 500  # candidates per call of a model: its overhead would cost more than fewer
 
@@ -41,7 +41,7 @@ Sweep = Floats
 
 @dataclass(frozen=True)
 class Demand:
-    """What the margins of the refits must satisfy: mean - k sd >= need, or the least of them if `k` is None."""
+    """What the margins of the refits must satisfy: mean - k sd >= need (see `spread`), or the least if `k` is None."""
 
     k: float | None
     need: float = EDGE
@@ -52,10 +52,15 @@ class Demand:
         return np.asarray((least if self.k is None else mean - self.k * sd) - self.need)
 
 
-def spread(margins: Floats) -> Sweep:
-    """The sweep of margins of shape (refits, moves)."""
-    sd = margins.std(axis=0, ddof=1) if len(margins) > 1 else np.zeros(margins.shape[1])
-    return np.stack([margins.mean(axis=0), sd, margins.min(axis=0)])
+def spread(margins: Floats, scale: float) -> Sweep:
+    """The sweep of margins of shape (refits, moves): mean and sd of ``tanh(margins / scale)``, and the least margin.
+
+    How far a refit goes beyond what its class usually has says nothing of whether the next one agrees: without bounds
+    a few such refits would count as spread. So what is far from 0 is drawn together, on either side.
+    """
+    drawn = np.tanh(margins / scale)
+    sd = drawn.std(axis=0, ddof=1) if len(margins) > 1 else np.zeros(margins.shape[1])
+    return np.stack([drawn.mean(axis=0), sd, margins.min(axis=0)])
 
 
 class PredictedSweeps:
@@ -74,9 +79,8 @@ class PredictedSweeps:
         distinct, back = np.unique(rows, axis=0, return_inverse=True)
         label = self.grid.search.target
         margins = np.array([refit.margin(encoded(distinct), label) for refit, encoded in self.readers])
-        # logarithms of odds have no end where a share is 0 or 1, and one such refit would drown all others
-        margins = np.tanh(margins / (2 * self.scale))[:, back.ravel()]
-        return [spread(margins[:, i * each : (i + 1) * each]) for i in range(len(states))]
+        margins = margins[:, back.ravel()]
+        return [spread(margins[:, i * each : (i + 1) * each], self.scale) for i in range(len(states))]
 
 
 class RefitSearch:
@@ -249,11 +253,17 @@ class RefitSearch:
         return state
 
 
+def _known_margins(search: Search, known: Floats) -> Floats:
+    """Margins of the model for known rows of the class, which many searches ask for."""
+    task, target = search.task, search.target
+    return np.asarray(task.once(("known margins", target), lambda: task.margins(known, target)))
+
+
 def _known_states(search: Search, grid: RowGrid, known: Floats) -> Integers:
     """States near known rows of the class: of all of them the nearest, and of those that lie deep in it."""
     if not len(known):
         return np.empty((0, len(search.input)), dtype=np.intp)
-    margins = search.task.once(("known margins", search.target), lambda: search.task.margins(known, search.target))
+    margins = _known_margins(search, known)
     found = grid.nearest(known)
     costs = grid.cost[grid.first + found].sum(axis=1)
     order = np.argsort(costs, kind="stable")
@@ -275,15 +285,16 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
     """
     task, table, x = search.task, leaf_table(search, refits), search.input
     known = rows_of_class(task, search.target)
+    usual = _known_margins(search, known) if len(known) else task.margins(x[None], search.target)
+    scale = max(LEAST_SCALE, float(np.median(np.abs(usual))))
     if table is not None:
         grid = RowGrid(search, table.grid)
         wanted = int(class_indices(task.model.classes, search.target, 1)[0])
         passes = LeafSweeps(table, grid, wanted)
-        looking = RefitSearch(grid, lambda states: [spread(passes.margins(state)) for state in states])
+        looking = RefitSearch(grid, lambda states: [spread(passes.margins(state), scale) for state in states])
     else:
         values, common = grid_values(task, x[None] if task.inputs is None else task.inputs, [None] * len(task.space))
         grid = RowGrid(search, Grid(tuple(values), tuple(common), tuple(np.arange(len(v)) for v in values)))
-        scale = max(1.0, float(np.median(np.abs(task.margins(known if len(known) else x[None], search.target)))))
         looking = RefitSearch(grid, PredictedSweeps(refits, grid, scale), LEAST)
     states = _known_states(search, grid, known)
     demands, rungs = [Demand(k) for k in LADDER], [Demand(k) for k in RUNGS]

@@ -3,8 +3,6 @@
 What preprocessing mixes or bends is approximated: that may cost candidates, but each is evaluated by the model itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise

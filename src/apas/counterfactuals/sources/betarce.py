@@ -1,7 +1,5 @@
 """`BetaRce`: a row moved away from the boundary until enough of some refits accept it, by a Beta distribution."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`Consensus`: the cheapest row that every one of some models accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

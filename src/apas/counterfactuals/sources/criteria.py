@@ -21,7 +21,7 @@ from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_c
 from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.models.base import Dense, Differentiable, class_indices, offers
 from apas.shifts.observed import ObservedShifts
-from apas.worst_case.intervals import least_margins
+from apas.worst_case.intervals import Boxes
 
 AT_ONCE, MOST = 64, 4096  # known rows whose scores are asked for together, and how many of them at most
 WAY = np.linspace(0.05, 1.0, 20)  # how far from the input to a known row others are looked at
@@ -127,5 +127,5 @@ def worst_margins(task: Task, columns: Floats, target: Any, delta: float) -> Flo
     """Lower bounds on margins while all parameters of a dense network move by `delta`: exact with one hidden layer."""
     net: Any = task.once("dense network", lambda: task.model.as_feedforward())  # type: ignore[attr-defined]
     wanted, radii = class_indices(net.classes, target, len(columns)), np.ones(len(net.parameters))
-    bounds, errors = least_margins(net, columns, wanted, radii, np.full(len(columns), float(delta)))
+    bounds, errors = Boxes(net, columns, wanted, radii).least(np.full(len(columns), float(delta)))
     return np.asarray(bounds - errors)

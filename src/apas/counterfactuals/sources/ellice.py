@@ -1,7 +1,5 @@
 """`Ellice`: rows that every model of an ellipsoid of nearly optimal last layers puts into the class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -6,8 +6,6 @@ linear program over the weights of the neighbours, in a trust region. Where the 
 that of a linear model, the end is the optimum; of a network it is a local one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice

@@ -6,8 +6,6 @@ kernel densities whose every Gaussian may move by a Wasserstein distance: the re
 nothing but the distance c of the row from the point, so that they are solved once, on a grid of distances.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """`Rnce`: the nearest known row that keeps the class while every parameter moves, drawn back towards the input."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -314,9 +314,10 @@ class RobustOptimum:
 
     Notes
     -----
-    Refits without gradients, such as trees, are searched on a grid: rows by falling mean - k sd of their margins, k
-    from 8 to 1.4. Ensembles of trees of scikit-learn, XGBoost, LightGBM and CatBoost (without categories) are read, so
-    that no refit is asked before the test; other models are asked about 500 rows or more at a time.
+    Refits without gradients, such as trees, are searched on a grid: rows by falling mean - k sd of their margins, which
+    ``tanh`` draws together, k from 10.4 to 1.8. Ensembles of trees of scikit-learn, XGBoost, LightGBM and CatBoost
+    (without categories) are read, so that no refit is asked before the test; other models are asked about 500 rows or
+    more at a time.
 
     Examples
     --------

@@ -1,7 +1,5 @@
 """`SpreadPath`: rows whose margins over refits lie many standard deviations above 0, the safest first."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

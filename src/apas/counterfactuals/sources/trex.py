@@ -4,8 +4,6 @@ The stability of a row x is the mean of ``p(z) - |p(z) - p(x)|`` over points z d
 probability of the class. T-Rex climbs it by its gradient; RobX, where there is none, goes towards stable known rows.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ None of them can run code. What a library would follow without looking, where ch
 checked here. Of CatBoost's format nobody but the library can tell: another process reads such a file first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Any classifier with all that belongs to it, as `.apas`: an archive of its library's own file and a description."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dense networks as `.onnx` files: the graph read as a chain of layers, and a second opinion of onnxruntime."""
 
-from __future__ import annotations
-
 import json
 import math
 import stat

@@ -1,7 +1,5 @@
 """scikit-learn classifiers and pipelines from `.skops` files, in which only known types are made again."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

@@ -4,8 +4,6 @@ The record of a state is a program for Python's unpickler, which could call anyt
 tensors need are followed by hand: they make tuples, dictionaries and descriptions of tensors, and call nothing.
 """
 
-from __future__ import annotations
-
 import json
 import pickletools
 import re

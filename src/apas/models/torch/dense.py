@@ -1,7 +1,5 @@
 """Modules of dense layers as chains: `torch.fx` says what they compute, layer by layer and operation by operation."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

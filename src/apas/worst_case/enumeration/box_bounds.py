@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activation_range, excess, is_positive, steepest
 from apas.worst_case.intervals import derivative_range, interval_product, output_signs, rivals
@@ -173,7 +173,9 @@ def margin_slopes(
                     now = slopes[part, where]  # a view
                     np.maximum(now, bound.reshape(len(bound), -1), out=now, where=some[:, None])
         # the slopes of the output layer are the same for every class that matters
-        needed, reach = _classes(net, wanted[part], matters), box.reach(len(box.weights) - 1)
+        enters = (output_signs(net, wanted[part], rival) != 0 for rival in rivals(net, wanted[part]).T)
+        needed = np.logical_or.reduce([s & some[:, None] for s, some in zip(enters, matters, strict=True)])
+        reach = box.reach(len(box.weights) - 1)
         w, b = net.parameters.slices[-2:]
         slopes[part, w] = np.where(needed[:, None, :], reach[:, :, None], 0.0).reshape(len(reach), -1)
         slopes[part, b] = needed
@@ -184,18 +186,6 @@ def _blocks(net: FeedForward, items: int) -> Iterator[slice]:
     """Parts of the items that keep every temporary array small."""
     step = max(1, NUMBERS // max(w.size for w in net.weights))
     return (slice(start, min(start + step, items)) for start in range(0, items, step))
-
-
-def _classes(net: FeedForward, wanted: Indices, matters: list[Bools]) -> Bools:
-    """Which outputs of each item the margin depends on, shape (items, outputs)."""
-    if net.weights[-1].shape[1] == 1:
-        return matters[0][:, None]
-    items = np.arange(len(wanted))
-    needed = np.zeros((len(wanted), len(net.classes)), dtype=bool)
-    for rival, some in zip(rivals(net, wanted).T, matters, strict=True):
-        needed[items, rival] = some
-        needed[items, wanted] |= some
-    return needed
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ The tree stores per pair of halves whose they are and along which axis: a dozen 
 2**-depth. Open parts count with the shares of them that are proved (`share_below`), which the paper does not.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -23,7 +23,7 @@ from apas.errors import Unsupported
 from apas.models.base import Dense
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, activation_range, derivative
-from apas.optimize.program import Program, ProgramBuilder, power_above
+from apas.optimize.highs import Program, ProgramBuilder, power_above
 from apas.worst_case.linear import pencil
 
 UnitRanges = list[tuple[Floats, Floats]]  # per layer the range of the pre-activations of its units

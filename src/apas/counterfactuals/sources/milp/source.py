@@ -3,12 +3,10 @@
 Within the cost of a good point most units keep their phase: linear programs settle which, and the rest follows.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -70,8 +68,8 @@ class BudgetedSearch:
         return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
     def _least(self, program: ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
-        limits: dict[str, Any] = {"nodes": nodes, "deadline": self.deadline, "relaxation": self.relaxation}
-        return least_cost(program, self.accept, start=start, violations=program.phases, **limits)
+        asked = program, self.accept, start, program.phases, self.relaxation
+        return least_cost(*asked, nodes=nodes, deadline=self.deadline)
 
     def accept(self, values: Floats) -> tuple[Floats, float] | None:
         """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from apas import FeedForward, LinfShifts
-from apas.certification import confirmation
-from apas.certification.confirmation import confirmed_witness
+from apas.certification import certificate
+from apas.certification.certificate import confirmed_witness
 from apas.certification.question import Question
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.exact_arithmetic import exact_sign
@@ -77,7 +77,7 @@ def test_beyond_rounding_the_sign_is_that_of_rational_arithmetic(monkeypatch):
             parts = (shifted.weights, shifted.biases, shifted.activations)
             fails = exact_sign(*parts, x, wanted) < 0
             with monkeypatch.context() as patch:  # which none of these needs
-                patch.setattr(confirmation, "exact_sign", None)
+                patch.setattr(certificate, "exact_sign", None)
                 assert (confirmed_witness(asked, 0, values) is not None) is fails
             confirmed += fails
     assert 10 < confirmed < 110
@@ -87,7 +87,7 @@ def test_within_rounding_rational_arithmetic_decides(monkeypatch):
     net = FeedForward([[[1.0], [1.0]]], [[0.0]])
     asked = question(net, [[1.0, -1.0]], 0, 1.0)
     values, calls = np.array([1.0, 1.0 + 2.0**-52, 0.0]), []
-    monkeypatch.setattr(confirmation, "exact_sign", lambda *args: calls.append(args) or exact_sign(*args))
+    monkeypatch.setattr(certificate, "exact_sign", lambda *args: calls.append(args) or exact_sign(*args))
     assert confirmed_witness(asked, 0, values) is None  # a margin of 2**-52, kept
     values[1] = 1.0 - 2.0**-53
     assert confirmed_witness(asked, 0, values) is not None

@@ -1,27 +1,33 @@
-"""Least margins while at most a few parameters move, each within its reach; a bias is the weight of an input of 1.
+"""Least margins over what a set is around the parameters: sparse sets and ellipsoids here, boxes and balls elsewhere.
 
-Of the falls of a sum the largest count. A range is kept per *budget*, the moves spent on it, which layers share: units
-of the first one divide theirs as in a knapsack (exact with one hidden layer), deeper ones get all that was spent.
+Where at most a few parameters move, the largest of the falls of a sum count; a bias is the weight of an input of 1. A
+range is kept per *budget*, the moves spent on it, which layers share: units of the first one divide theirs as in a
+knapsack (exact with one hidden layer), deeper ones get all that was spent.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activation_range, lowest
-from apas.shifts.base import Box, Sparse, largest_entries
+from apas.shifts.base import Ball, Ellipsoid, Region, Sparse, largest_entries
+from apas.worst_case.ball import Balls, BallSlopes, is_exact_ball, margins_against
 from apas.worst_case.intervals import Boxes, is_exact, output_signs, rivals
 
 #: Behind several hidden layers up to so many moves are shared by all layers; of more, each layer has them all.
 SHARED = 8
 #: How many products are held at a time.
 PRODUCTS = 1 << 19
+#: By what share the radius of an ellipsoid is lowered until its bound, rounding included, is above 0.
+CUTS = (2.0**-40, 1e-9, 1e-6, 1e-3)
 #: Per budget the ends of what enters a layer, (rows, inputs + 1) each.
 _Ends = Sequence[tuple[Floats, Floats]]
 
@@ -167,6 +173,66 @@ def _divided(terms: list[Floats], count: int) -> Iterator[Floats]:
         yield table
 
 
-def boxes_in(net: FeedForward, X: Floats, wanted: Indices, region: Box | Sparse) -> Boxes:
-    """Intervals of rows over a box, or over the sparse shifts in it."""
+class Ellipsoids:
+    """Rows against growing ellipsoids: ``f - delta |L'g|`` if only the output layer moves, else what a box allows."""
+
+    step: ClassVar[str] = "ellipsoid"
+
+    def __init__(self, net: FeedForward, X: Floats, wanted: Indices, region: Ellipsoid) -> None:
+        self.net, self.X, self.wanted, self.region = net, X, wanted, region
+        self.boxes, self.exact = Boxes(net, X, wanted, region.radii), is_exact_ball(net, region.radii)
+
+    def take(self, rows: Indices) -> Ellipsoids:
+        """The same for some of the rows."""
+        return Ellipsoids(self.net, self.X[rows], self.wanted[rows], self.region)
+
+    @cached_property
+    def terms(self) -> tuple[Floats, Floats, Floats]:
+        """Margins, how fast they fall with delta, (rivals, rows) each, and their gradients (rivals, rows, k)."""
+        against = margins_against(self.net, self.X, self.wanted, (self.region.radii > 0).astype(np.float64))
+        starts = np.stack([BallSlopes(margin, 2.0).at(np.zeros(len(self.X)))[0] for margin in against])
+        gradients = np.stack([margin.output_gradients() for margin in against])
+        return starts, np.linalg.norm(gradients @ self.region.root, axis=-1), gradients
+
+    def error(self, delta: Floats) -> Floats:
+        """What rounding can add to a bound at most."""
+        # the sums of a box are of the same numbers, and a norm of n terms is off by n rounding errors of a sum of them
+        return np.asarray(4 * self.net.weights[-1].shape[1] * self.boxes.error(delta))
+
+    def least(self, delta: Floats) -> tuple[Floats, Floats]:
+        """A lower bound on the margin of each row, as computed, and what rounding can have added."""
+        if not self.exact:
+            return self.boxes.bound(delta), self.error(delta)
+        starts, slopes, _ = self.terms
+        bound = (starts - delta * slopes).min(axis=0) - self.net.rounding(self.X, self.region.radii, delta)
+        return bound, self.error(delta)
+
+    def radius(self, limit: float) -> tuple[Floats, Floats]:
+        """Per row the largest delta up to `limit` at which every shift is proved to keep the class; none is open."""
+        nothing = np.full(len(self.X), np.inf)
+        if not self.exact:
+            return self.boxes.radius(limit)[0], nothing
+        starts, slopes, _ = self.terms
+        with np.errstate(divide="ignore", invalid="ignore"):
+            top = np.minimum(np.where(starts > 0, starts / slopes, 0.0).min(axis=0), limit)
+        proved = np.zeros(len(self.X))
+        for lower in (*(top * (1 - cut) for cut in reversed(CUTS)), np.full(len(self.X), limit)):
+            bound, error = self.least(lower)
+            proved = np.where(bound - error > 0, lower, proved)
+        return proved, nothing
+
+    def worst(self, delta: Floats) -> Floats | None:
+        """Per row a shift of delta 1 with the least margin; None where it is not known."""
+        if not self.exact:
+            return None
+        starts, slopes, gradients = self.terms
+        return self.region.steepest(gradients[(starts - delta * slopes).argmin(axis=0), np.arange(len(self.X))])
+
+
+def margins_in(net: FeedForward, X: Floats, wanted: Indices, region: Region) -> Boxes | Balls | Ellipsoids:
+    """Bounds on the margins of rows over growing regions of parameters."""
+    if isinstance(region, Ball):
+        return Balls(net, X, wanted, region.radii, region.hull)
+    if isinstance(region, Ellipsoid):
+        return Ellipsoids(net, X, wanted, region)
     return SparseBoxes(net, X, wanted, region) if isinstance(region, Sparse) else Boxes(net, X, wanted, region.radii)
