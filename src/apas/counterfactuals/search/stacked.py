@@ -5,12 +5,10 @@ float32, and rows are read as sums over features, while the test encodes them as
 layouts, as in `apas.models.forward`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -44,7 +42,7 @@ class SideBySide(Protocol):
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row, as numbers per cell, on every model, shape (models, points)."""
 
-    def take(self, places: Indices, dtype: Any = None) -> SideBySide:
+    def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the models, in another arithmetic if one is named."""
 
 
@@ -59,7 +57,7 @@ class NetworkStack:
         self._widest = max(w.shape[1] for w in net.weights)
 
     @classmethod
-    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int, encoded: Encoded = np.asarray) -> NetworkStack:
+    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int, encoded: Encoded = np.asarray) -> Self:
         """So many networks, of which each block holds some: a vector of parameters per network."""
         last, layers, begin, slices = len(net.weights) <= 2, [], 0, net.parameters.slices
         dtype = np.float32 if count * len(net.parameters) > LARGE else np.float64
@@ -81,7 +79,7 @@ class NetworkStack:
         return cls(net, layers, encoded)
 
     @classmethod
-    def behind(cls, nets: Sequence[FeedForward]) -> NetworkStack:
+    def behind(cls, nets: Sequence[FeedForward]) -> Self:
         """What is behind the first layers of networks, which may read different columns: for `margins_after` alone."""
         layers = [np.empty((0, 0, len(nets)))]
         for i in range(1, len(nets[0].weights)):
@@ -92,11 +90,11 @@ class NetworkStack:
     def __len__(self) -> int:
         return int(self._layers[0].shape[2 if self._last else 1])
 
-    def take(self, places: Indices, dtype: Any = None) -> NetworkStack:
+    def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the networks, in another arithmetic if one is named."""
         first = self._layers[0][:, :, places] if self._last else self._layers[0][:, places]
         rest = [layer[:, :, places] if self._last else layer[places] for layer in self._layers[1:]]
-        return NetworkStack(self.net, [np.asarray(layer, dtype) for layer in (first, *rest)], self.encoded)
+        return type(self)(self.net, [np.asarray(layer, dtype) for layer in (first, *rest)], self.encoded)
 
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row, as numbers per cell, on every network, shape (networks, points)."""
@@ -157,7 +155,7 @@ class DrawnModels:
         question = self.question(points, target)
         return np.concatenate([question.margins(block) for block in self._blocks(question)]) - question.band
 
-    def take(self, places: Indices, dtype: Any = None) -> DrawnModels:
+    def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the models, drawn for good."""
         blocks, begin, found = self._blocks(self.question(np.empty(0), None)), 0, []
         for block in blocks:
@@ -336,9 +334,8 @@ class AdditiveModels:
     behind: NetworkStack | None = None
 
     @classmethod
-    def of(cls, shifts: ShiftSet, task: Task) -> AdditiveModels | None:
+    def of(cls, shifts: Any, task: Task) -> Self | None:
         """The models, or None if one of them bends or mixes features, or does not know a level."""
-        assert offers(shifts, Listed)
         tasks = [replace(task, model=m, _kept={}) for m in shifts.models]
         # the first listed models are those of the search; they have read these rows with the inputs, if all could
         read: tuple[Floats, ...] = task.once("refits/read", tuple)
@@ -377,7 +374,7 @@ class AdditiveModels:
 
         return self.shifts.margins_read(self.model, read, self.numbers.tolist(), len(points), target)
 
-    def take(self, places: Indices, dtype: Any = None) -> AdditiveModels:
+    def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the models."""
         return replace(self, numbers=self.numbers[places])
 

@@ -5,8 +5,6 @@ Where an offer has to bear more than its own numbers, looks ask for linear bound
 certify (`apas.certification.region_claims`).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,7 +57,7 @@ class OfferRegion:
     window: bool = False  # go as far beyond as the draws of the search bear, rather than to the end
 
     @classmethod
-    def wanted(cls, space: FeatureSpace, tolerance: Any, beyond: Any) -> OfferRegion | None:
+    def wanted(cls, space: FeatureSpace, tolerance: Any, beyond: Any) -> Self | None:
         """What a user passed to `generate`, or None for single rows."""
         numeric = {f.name: f for f in space if not f.is_level and f.listed is None}
         told: dict[str, float] = {}
@@ -188,7 +186,7 @@ GRID = 1024.0
 class _OfCertifyingTest(SearchTest):
     """What both kinds of search tests share."""
 
-    test: CertifyingTest
+    test: "CertifyingTest"
     target: Any
     delta: float
     origin: Floats | None = field(default=None, kw_only=True)  # the input of the row
@@ -275,7 +273,7 @@ class DrawnSearchTest(_OfCertifyingTest):
         margins = self.test.margins_on(some, np.vstack([point[None], others]), self.target, self.origin)
         return np.asarray(np.nan_to_num(margins[:, 1:] - margins[:, :1]).mean(axis=0))
 
-    def near(self, point: Floats) -> DrawnSearchTest:
+    def near(self, point: Floats) -> Self:
         """The draws that do worst at `point`."""
         keep = max(KEPT, 8 * (self.rank + 1))
         if self.samples <= keep or self.some is not None or self.test.searched is not None:
@@ -303,7 +301,7 @@ class Candidates(NamedTuple):
     inputs: Floats | None = None
 
     @classmethod
-    def of_row(cls, points: Floats, target: Any, delta: float, origin: Floats | None = None) -> Candidates:
+    def of_row(cls, points: Floats, target: Any, delta: float, origin: Floats | None = None) -> Self:
         """Points of one row."""
         labels = np.empty(len(points), dtype=object)
         labels[:] = [target] * len(points)

@@ -1,7 +1,5 @@
 """Where candidates come from: the task of one call, the search for one row, and what a source has to offer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -147,7 +145,7 @@ class Search:
     input: Floats
     target: Any
     avoid: tuple[frozenset[int], ...] = ()
-    test: SearchTest | None = None
+    test: "SearchTest | None" = None
 
     def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""
@@ -194,7 +192,7 @@ class SearchTest:
         found = self.scores(np.vstack([point[None], others]))
         return np.asarray(np.nan_to_num(found[1:] - found[0]))
 
-    def near(self, point: Floats) -> SearchTest:
+    def near(self, point: Floats) -> Self:
         """The same for points near `point`, at a lower price if there is one."""
         return self
 

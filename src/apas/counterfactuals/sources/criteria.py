@@ -3,8 +3,6 @@
 A score takes the place of the shifted models of a search, so that every method has the same optimiser.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice

@@ -3,13 +3,11 @@
 The worst log loss of a line, which is known in closed form, plus a price of the distance is minimised by Adam.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -45,14 +43,14 @@ class Surrogate:
         by_point[rows, largest] -= np.where(sizes[rows, largest] > 1.0, radii * signs[rows, largest], 0.0)
         return scores - radii * np.maximum(sizes.max(axis=1), 1.0), by_point
 
-    def in_units(self, origin: Floats, units: Floats) -> Surrogate:
+    def in_units(self, origin: Floats, units: Floats) -> Self:
         """The same line for points p, where it was made for ``(p - origin) / units``."""
         slopes = self.slopes / units
-        return Surrogate(slopes, self.intercept - float(slopes @ origin))
+        return replace(self, slopes=slopes, intercept=self.intercept - float(slopes @ origin))
 
-    def round_off(self) -> Surrogate:
+    def round_off(self) -> Self:
         """The line with the decimals that are kept."""
-        return Surrogate(self.slopes.round(DECIMALS), round(self.intercept, DECIMALS))
+        return replace(self, slopes=self.slopes.round(DECIMALS), intercept=round(self.intercept, DECIMALS))
 
 
 def fit_logistic(points: Floats, hit: Bools, weights: Floats, *, published: bool = False) -> Surrogate | None:

@@ -4,14 +4,12 @@ Where a feature must leap before it goes on, the leap is a column of its own: th
 that keep their phase within the budget are no columns; others get rows where a wrong value could help.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -312,7 +310,7 @@ class Contrast:
     const: Floats
 
     @classmethod
-    def of(cls, net: FeedForward, wanted: int) -> Contrast:
+    def of(cls, net: FeedForward, wanted: int) -> Self:
         """What the scores of a network are compared by."""
         outputs, sign = net.weights[-1].shape[1], 1.0 if wanted == 1 else -1.0
         if outputs == 1:
