@@ -114,16 +114,13 @@ class _FeatureColumns:
             self._levels(feature.listed[(feature.listed >= low) & (feature.listed <= high)])
         elif feature.is_level or feature.step is not None:
             self._steps(low, high)
-        elif low <= x <= high:
-            gate = self._gate() if self.indicated and low < high else -1
-            for sign, room in ((1.0, high - x), (-1.0, x - low)):
+        elif low <= high:
+            behind = self._gate() if self.indicated and low <= x <= high and low < high else -1
+            if not low <= x <= high:  # it has to leap into its range
+                behind = self._leap(low if x < low else high)
+            for sign, room in ((1.0, high - max(x, low)), (-1.0, min(x, high) - low)):
                 if room > 0:
-                    self._amount(sign, room, gate)
-        elif low <= high:  # it has to leap into its range
-            end, sign = (low, 1.0) if x < low else (high, -1.0)
-            gate = self._leap(end)
-            if high > low:
-                self._amount(sign, high - low, gate)
+                    self._amount(sign, room, behind)
 
     def _append(self, column: _Column) -> int:
         self.columns.append(column)
