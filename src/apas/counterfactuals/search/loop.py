@@ -172,7 +172,7 @@ def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
     for rank in sorted({row.rank for row in rows}):
         batch = [row for row in rows if row.rank == rank]
         for row, look in zip(batch, test.look(_asked_about(batch), rank), strict=True):
-            row.slack, row.hopeful, row.certificate = look.slack, look.hopeful, look.certificate
+            row.slack, row.hopeful, row.certificate = look
     rows = [row for row in rows if row.candidate.final and (row.hopeful or row.certificate is not None)]
     for row in rows:
         row.tests += 1

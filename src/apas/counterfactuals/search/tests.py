@@ -213,7 +213,7 @@ class BoundSearchTest(_OfCertifyingTest):
     def scores(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
         looks = self.test.look(Candidates.of_row(points, self.target, self.delta, self.origin))
-        return np.array([np.nan if look.slack is None else look.slack for look in looks])
+        return np.array([np.nan if slack is None else slack for slack, _, _ in looks])
 
     def cut(self, point: Floats) -> Floats | None:
         """A linear score of the last layer that is at least the bound, if the method has a bound that is concave."""
@@ -314,13 +314,8 @@ class Candidates(NamedTuple):
         return zip(self.points[:, None], self.targets, self.deltas.tolist(), origins, strict=True)
 
 
-@dataclass(frozen=True)
-class Look:
-    """What is seen of a candidate before it is tested."""
-
-    slack: float | None
-    hopeful: bool
-    certificate: Certificate | None = None
+#: What is seen of a candidate before its test: its slack, whether a test is worth it, and its certificate, if known.
+Look = tuple[float | None, bool, Certificate | None]
 
 
 @dataclass(frozen=True)
@@ -372,17 +367,17 @@ class CertifyingTest:
         """What is seen of each candidate for a rank without spending anything."""
         if self.searched is not None:
             slacks = [float(self.for_search(t, d, origin=x).slacks(p)[0]) for p, t, d, x in asked.one_by_one()]
-            return [Look(slack, slack >= 0) for slack in slacks]
+            return [(slack, slack >= 0, None) for slack in slacks]
         if self.draws is not None:
             return self._look_at_draws(self.draws, asked, search_tries(rank, 1))
-        looks = []  # for a method that proves, to look is to test: proofs cost no confidence
+        looks: list[Look] = []  # for a method that proves, to look is to test: proofs cost no confidence
         for certificate in self.decided(self.question(asked), Stream(self.entropy, "generate")):
             bound = getattr(certificate.evidence, "bound", None)
             if certificate.is_certified:
-                looks.append(Look(max(0.0, bound or 0.0), True, certificate))
+                looks.append((max(0.0, bound or 0.0), True, certificate))
                 continue
             # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more
-            looks.append(Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate))
+            looks.append((None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate))
         return looks
 
     def certify(self, asked: Candidates, rank: int, number: int) -> list[Certificate]:
@@ -490,7 +485,7 @@ class CertifyingTest:
         grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(question.band, np.finfo(float).tiny))))
         slacks = np.floor(slacks / grid) * grid
         hopeful = least.max(axis=0) > question.band
-        return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
+        return [(float(slack), bool(hope), None) for slack, hope in zip(slacks, hopeful, strict=True)]
 
 
 def _most_failures(samples: int, claim: Most) -> int:
