@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 import apas
 from apas import FeedForward, LinfShifts, Verdict
-from apas.shifts.box_rounding import within_box
+from apas.shifts.geometry import within_box
 from apas.worst_case.attack import broken_radius
 from apas.worst_case.exact_arithmetic import exact_sign
 

@@ -34,7 +34,6 @@ LEAVES = {
     "display",
     "errors",
     "_validation",
-    "_optional",
     "_lazy",
     "_random",
     "_atomic",

@@ -9,7 +9,7 @@ import pytest
 
 import apas
 from apas import MissingExtra
-from apas._optional import require
+from apas._lazy import require
 
 
 def test_missing_extra_names_the_install(monkeypatch):

@@ -1,7 +1,5 @@
 """JSON of files: each field is checked when it is taken, and a kind of object says which class reads it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -11,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from apas.errors import InputError
 
@@ -54,10 +52,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _typed(kind: type[_Kind], wanted: str) -> Callable[[Fields, str], _Kind]:
-    """A method that takes a field of some type."""
-
-    def take(self: Fields, key: str) -> _Kind:
+def _typed(kind: type[_Kind], wanted: str) -> Callable[["Fields", str], _Kind]:
+    def take(self: "Fields", key: str) -> _Kind:
         value = self.content.get(key)
         if not isinstance(value, kind):
             raise self.wrong(key, wanted)
@@ -74,7 +70,7 @@ class Fields:
     where: str = ""
 
     @classmethod
-    def of(cls, value: Any, where: str) -> Fields:
+    def of(cls, value: Any, where: str) -> Self:
         """Refuse what is no object."""
         if not isinstance(value, dict):
             raise InputError(f"{where} must be an object, got {reprlib.repr(value)}.")
@@ -90,7 +86,7 @@ class Fields:
             return InputError(f"{self.name(key)} must be {wanted}, but there is no such field.")
         return InputError(f"{self.name(key)} must be {wanted}, got {reprlib.repr(self.content[key])}.")
 
-    def only(self, *known: str) -> Fields:
+    def only(self, *known: str) -> Self:
         """Refuse fields that nobody would look at."""
         strange = sorted(set(self.content) - set(known))
         if strange:
@@ -152,9 +148,9 @@ class Fields:
             raise self.wrong(key, "a finite number" if above == -math.inf else f"a finite number above {above:g}")
         return found
 
-    def inner(self, key: str) -> Fields:
+    def inner(self, key: str) -> Self:
         """An object."""
-        return Fields(self.object(key), self.name(key))
+        return type(self)(self.object(key), self.name(key))
 
     def numbers(self, key: str) -> list[float]:
         """A list of finite numbers."""

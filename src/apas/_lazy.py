@@ -1,4 +1,4 @@
-"""What is found out on first use: public names, which the stub beside a package places, and members of objects."""
+"""What is found out on first use: public names, which the stub beside a package places, members, optional libraries."""
 
 import os
 import sys
@@ -43,3 +43,15 @@ def attach_stub(package: str, file: str) -> tuple[dict[str, str], Callable[[str]
         return found
 
     return places, find, lambda: sorted({*sys.modules[package].__dict__, *places})
+
+
+def require(module: str, *, feature: str, extra: str) -> Any:
+    """Import `module`, or say which extra brings it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.split(".")[0] != module.split(".")[0]:
+            raise  # the extra is there, but something it needs is not
+        from apas.errors import MissingExtra  # which loads more than `import apas` waits for
+
+        raise MissingExtra(feature, extra) from None

@@ -67,7 +67,6 @@ def on_cluster(
 
 
 def _is_alive(client: Any) -> bool:
-    """Whether a Dask client has a scheduler with workers."""
     try:
         return client.status == "running" and bool(client.nthreads())
     except Exception:  # noqa: BLE001  (it has many for a connection that is gone)

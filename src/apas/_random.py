@@ -9,14 +9,12 @@ Every coordinate takes a fixed number of 64-bit words, whose highest 53 bits are
 is a sign; the size follows by inverting the distribution function.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +60,7 @@ class Stream:
         object.__setattr__(self, "_state", {"state": state, "inc": increment})
 
     @classmethod
-    def seeded(cls, rng: object, purpose: str) -> Stream:
+    def seeded(cls, rng: object, purpose: str) -> Self:
         """The stream of a purpose for what a user passed as `rng`."""
         return cls(entropy_of(rng), purpose)
 
@@ -71,9 +69,9 @@ class Stream:
         """Whether its words come from SHAKE-128, for a seed that nobody chose."""
         return self.purpose.startswith(DERIVED)
 
-    def part(self, name: str) -> Stream:
+    def part(self, name: str) -> Self:
         """The stream of a part of its purpose."""
-        return Stream(self.entropy, f"{self.purpose}/{name}")
+        return type(self)(self.entropy, f"{self.purpose}/{name}")
 
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count` (exclusive)."""

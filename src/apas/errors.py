@@ -1,6 +1,6 @@
 """What can go wrong, as exceptions that say which argument, what it must be, what it was and what to do."""
 
-from __future__ import annotations
+from typing import Self
 
 from apas._sanitise import for_error
 
@@ -27,7 +27,7 @@ class MissingExtra(ApasError, ImportError):
         command = f'pip install "apas[{extra}]"'
         super().__init__(f"{feature} needs the optional extra '{extra}'; install it with: {command}")
 
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
         """Keep the fields when the error crosses a process boundary."""
         return type(self), (self.feature, self.extra)
 

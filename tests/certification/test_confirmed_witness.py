@@ -10,7 +10,7 @@ from apas import FeedForward, LinfShifts
 from apas.certification import certificate
 from apas.certification.certificate import confirmed_witness
 from apas.certification.question import Question
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 from apas.worst_case.exact_arithmetic import exact_sign
 
 

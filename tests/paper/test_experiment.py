@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from apas import InputError
-from apas._optional import require
+from apas._lazy import require
 from apas.paper.experiment import run_experiment
 from apas.paper.store import Store, Unit
 

@@ -15,8 +15,8 @@ from scipy import stats
 import apas
 from apas._random import SMALL, TILE, Stream, unit_ball
 from apas.shifts.base import Ball, ShiftSet
+from apas.shifts.geometry import EXACT, inside_ball, lp_norm, projection, steepest_point, within_ball
 from apas.shifts.lp import LpShifts
-from apas.shifts.norms import EXACT, inside_ball, lp_norm, projection, steepest_point, within_ball
 
 STREAM = Stream(1, "certify")
 ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, 20.0]

@@ -68,11 +68,15 @@ def test_the_shortcut_for_the_symmetric_tie_is_true(n: int) -> None:
     assert _binomial._exact_sign(n + 1, c + 1, half, half) == 1
 
 
-def test_either_way_of_summing_gives_the_same_counts() -> None:
+def test_either_way_of_summing_gives_the_same_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice between the two tails is one of speed only."""
-    for n in (0, 1, 2, 25):
-        for q in (Fraction(1, 5), Fraction(1, 2), Fraction(4, 5)):
-            for risk in (Fraction(1, 1000), Fraction(1, 5), Fraction(1, 4), Fraction(31, 32), Fraction(1, 5**25)):
-                below, above = _binomial._from_below, _binomial._from_above
-                assert below(n, q, risk) == n - above(n, 1 - q, risk) == _binomial.count_below(n, q, risk)
-                assert above(n, q, risk) == n - below(n, 1 - q, risk) == _binomial.count_above(n, q, risk)
+    shares = Fraction(1, 5), Fraction(1, 2), Fraction(4, 5)
+    risks = Fraction(1, 1000), Fraction(1, 5), Fraction(1, 4), Fraction(31, 32), Fraction(1, 5**25)
+    asked = [(n, q, risk) for n in (0, 1, 2, 25) for q in shares for risk in risks]
+    counts = [(_binomial.count_below(*case), _binomial.count_above(*case)) for case in asked]
+    monkeypatch.setattr(_binomial, "_MOST_RISK_DIGITS", -1)  # always from the tail itself
+    assert counts == [(_binomial.count_below(*case), _binomial.count_above(*case)) for case in asked]
+    for (n, q, risk), (below, above) in zip(asked, counts, strict=True):
+        assert below == n - _binomial.count_above(n, 1 - q, risk)
+        assert exact_head(n, below, q) <= risk < exact_head(n, below + 1, q) or below == n
+        assert 1 - exact_head(n, above - 1, q) <= risk or above > n

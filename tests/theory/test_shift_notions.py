@@ -27,7 +27,7 @@ def test_the_papers_example_as_a_model():
     # six weights move, and no bias
     assert apas.LinfShifts().radii(net.parameters).sum() == 6
     # the intervals of the paper's Figure 1, the last one as drawn
-    ends = [apas.shifts.box_rounding.inside_box(net.parameters.values, apas.LinfShifts().radii(net.parameters), 0.3, np.full(9, s)) for s in (-1.0, 1.0)]  # fmt: skip
+    ends = [apas.shifts.geometry.inside_box(net.parameters.values, apas.LinfShifts().radii(net.parameters), 0.3, np.full(9, s)) for s in (-1.0, 1.0)]  # fmt: skip
     kept = apas.LinfShifts().radii(net.parameters) > 0
     assert np.allclose(ends[0][kept], [0.7, -0.3, -0.3, 0.3, 0.7, -1.3])
     assert np.allclose(ends[1][kept], [1.3, 0.3, 0.3, 0.9, 1.3, -0.7])

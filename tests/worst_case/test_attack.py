@@ -10,7 +10,7 @@ from apas import FeedForward, LinfShifts
 from apas._random import Stream, unit_cube
 from apas.models.forward import ACTIVATIONS
 from apas.shifts.base import Box
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 from apas.worst_case.attack import ParameterMoves, UnitPushes, search
 from apas.worst_case.intervals import Boxes
 

@@ -24,7 +24,7 @@ from apas.models.base import Capability, Dense, as_model, encoded_rows, offers
 from apas.models.dense_chain import dense_chain
 from apas.models.forward import margins_from_scores, scores
 from apas.shifts.base import Box, Embedded, MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
-from apas.shifts.box_rounding import inside_box, within_box
+from apas.shifts.geometry import inside_box, within_box
 from apas.worst_case.exact_arithmetic import exact_sign, is_piecewise_linear
 from apas.worst_case.intervals import margin_error
 
@@ -260,12 +260,11 @@ class RowWitness:
         return cls(tuple(cells), kept, delta)
 
 
-def confirmed_witness(question: Question, row: int, values: Floats, direction: Floats | None = None) -> Witness | None:
+def confirmed_witness(question: Question, row: int, values: Floats) -> Witness | None:
     """Keep the shifted parameters if they lie in the set, without tolerance, and row number `row` is not valid on them.
 
     The margin, in float64 on these very parameters, must fail beyond what rounding could do; else exact rational
-    arithmetic decides for piecewise linear networks in float64. `direction` is what `inside_box` made `values` of, if
-    it did.
+    arithmetic decides for piecewise linear networks in float64.
     """
     delta, base, shifts = float(question.delta[row]), question.model.parameters, question.shifts
     values, chain = np.asarray(values, dtype=np.float64), None
@@ -283,8 +282,7 @@ def confirmed_witness(question: Question, row: int, values: Floats, direction: F
         return KeptShift(delta, values, shifts)
     if box:  # a corner as its signs: large models have large witnesses
         signs = np.sign(values - base.values)
-        made = chain is None and direction is not None and np.array_equal(signs, direction)
-        if made or np.array_equal(inside_box(base.values, reach, delta, signs), values):
+        if np.array_equal(inside_box(base.values, reach, delta, signs), values):
             return CornerShift(shifts, delta, signs.astype(np.int8))
     return KeptShift(delta, values)
 

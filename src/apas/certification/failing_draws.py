@@ -75,7 +75,7 @@ def failures_until_decided(
 def _failing_parts(question: Question, stream: Stream, stop: _Stop, begin: int, end: int) -> list[_Part]:
     """Failing draws of all rows from number `begin` to `end`, of each at least until it needs no more."""
     grows, parts, rows = in_training_order(question.shifts), [_NOTHING], np.arange(len(question))
-    block = 1 if grows else _block(question)  # models that are trained one after another, as many as it takes
+    block = 1 if grows else block_size(question)  # models that are trained one after another, as many as it takes
     with Progress(end - begin, "training models" if grows else "drawing shifted models") as progress:
         if grows or question.n_jobs == 1 or end - begin <= block:
             return [_scan(question, stream, (begin, end), stop, block, progress)]
@@ -119,12 +119,6 @@ def block_size(question: Question) -> int:
     fits: int = NUMBERS // max(1, question.coordinates.values.size)
     most = DRAWS if len(question.X) <= FEW_ROWS or question.regions is not None else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
-
-
-def _block(question: Question) -> int:
-    """The size of a block for counting; one row leaves room in the cache for more draws than several."""
-    block = block_size(question)
-    return 2 * block if len(question.X) == 1 and block % ALIGN == 0 else block
 
 
 #: Row and number of failing draws, and whether they are sure.
@@ -203,13 +197,12 @@ def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: in
             wanted = f"until every row is decided, or up to {cut[1]}"
             raise InputError(f"`models` must go on {wanted}, but there are {begin}; list all.")
         until = max(stop.until(active, begin), begin + 1)
-        # a whole group of directions costs no more than a part of it, and needs no copy
+        # a whole group of directions costs no more than a part of it
         end = min(begin + block, cut[1], -(-until // ALIGN) * ALIGN)
-        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
-        directions, seen = shifts.directions(moving, stream, begin, whole), [_NOTHING]
+        directions, seen = shifts.directions(moving, stream, begin, end), [_NOTHING]
         for chunk in range(0, len(active), ROWS):
             rows = active[chunk : chunk + ROWS]
-            column, sample, sure = _failing_pairs(question, rows, directions, end - begin)
+            column, sample, sure = _failing_pairs(question, rows, directions)
             if len(column):
                 seen.append((rows[column], begin + sample, sure))
         found += seen[1:]
@@ -229,10 +222,10 @@ def join(parts: list[_Part]) -> _Part:
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def _failing_pairs(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
-    """Row and sample of each margin of the first `count` directions that is not clearly positive, and if it is sure."""
+def _failing_pairs(question: Question, rows: Indices, directions: Floats) -> _Part:
+    """Row and sample of each margin that is not clearly positive, and whether it is sure to fail."""
     some = slice(None) if len(rows) == len(question.X) else rows
-    band, margins = question.band[some], question.margins(directions, some)[:count]
+    band, margins = question.band[some], question.margins(directions, some)
     good = margins > band  # written so that a NaN fails
     if good.all():
         return _NOTHING
@@ -261,14 +254,11 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
     first, rest = questions[0], [_unproved(question) for question in questions]
     counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
     for begin in range(start, stop, block):
-        end = min(begin + block, stop)
-        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
-        directions = first.directions(stream, begin, whole)
+        directions = first.directions(stream, begin, min(begin + block, stop))
         for question, some, count in zip(questions, rest, counts.transpose(1, 0, 2), strict=True):
             for chunk in range(0, len(some), ROWS):
                 rows = some[chunk : chunk + ROWS]
-                margins = question.margins(directions, rows)[: end - begin]
-                band = question.band[rows]
+                margins, band = question.margins(directions, rows), question.band[rows]
                 # written so that a NaN fails beyond doubt
                 count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
                 count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)

@@ -305,13 +305,12 @@ class Question:
     def margins(self, directions: Floats, rows: Indices | slice = slice(None)) -> Floats:
         """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
         if self.regions is not None:
-            from apas.certification.region_claims import region_margins  # which makes certificates
-
             places, margins = np.arange(len(self))[rows], np.empty((len(directions), len(self.X[rows])))
             inside = self.with_region[places]
             if not inside.all():
                 margins[:, ~inside] = replace(self, regions=None).margins(directions, places[~inside])
-            margins[:, inside] = region_margins(self, directions, places[inside])
+            for at, row in zip(np.flatnonzero(inside), places[inside].tolist(), strict=True):
+                margins[:, at] = self.regions[row].on_draws(self, row, directions).margins
             return margins
         delta = self.one_delta if isinstance(self.one_delta, float) else self.one_delta[rows]
         target = self.one_target if self.same_target else self.target[rows]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from apas._random import Stream
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Bools, Floats
 from apas.certification.certificate import (
     NOT_VALID,
     BaseEvidence,
@@ -141,13 +141,6 @@ def _no_bounds(model: Any) -> str:
         f"`region` needs a model with bounds over rows, which is a dense network or an ensemble of trees among listed "
         f"refits (ObservedShifts), got {model!r}; certify single rows."
     )
-
-
-def region_margins(question: Any, directions: Floats, rows: Indices) -> Floats:
-    """Least margins of regions on the models drawn: above 0 proved, below 0 of a row, 0 open; (directions, rows)."""
-    some = zip([question.regions[i] for i in rows], rows.tolist(), strict=True)
-    found = [asked.on_draws(question, i, directions).margins for asked, i in some]
-    return np.stack(found, axis=1) if found else np.empty((len(directions), 0))
 
 
 def kept_without_draws(question: Any) -> Bools:

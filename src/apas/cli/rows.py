@@ -95,7 +95,7 @@ class ParquetTable:
     """A Parquet file; columns of numbers are read as those of a CSV file with the same cells."""
 
     def __init__(self, path: Path, model: Model, names: Sequence[str] | None = None) -> None:
-        from apas._optional import require
+        from apas._lazy import require
 
         arrow, parquet = (require(name, feature=".parquet", extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
         try:

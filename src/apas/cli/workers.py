@@ -73,7 +73,7 @@ def _cluster(jobs: int | None, address: str) -> Iterator[Any]:
     """A client of a scheduler that has workers, all with this apas."""
     import logging
 
-    from apas._optional import require
+    from apas._lazy import require
 
     if jobs is not None:
         raise InputError("`--jobs` is about this machine and `--dask` about a cluster; leave one of them out.")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apas._fields import Fields, parse_json
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Floats
 from apas._validation import is_frame
 from apas.certification.results import AnswerColumn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apas._atomic import write_bytes
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import for_terminal
 from apas._typing import Floats
 from apas.display.numbers import at_most, exactly

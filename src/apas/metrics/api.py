@@ -339,10 +339,8 @@ def evaluate(
     """
     wanted = _read_metrics(metrics if metrics is not DEFAULT or background is not None else DEFAULT[:-1])
     if not isinstance(counterfactuals, Counterfactuals):
-        raise InputError(
-            f"`counterfactuals` must be what apas.generate gives, got {type(counterfactuals).__name__}; take those of "
-            "other tools with Counterfactuals.from_frame(model, X, points)."
-        )
+        told = f"`counterfactuals` must be what apas.generate gives, got {type(counterfactuals).__name__};"
+        raise InputError(f"{told} take those of other tools with Counterfactuals.from_frame(model, X, points).")
     for name in wanted:
         argument, what = NEEDED.get(name, ("", ""))
         if argument and {"background": background, "delta": delta}[argument] is None:
@@ -360,12 +358,19 @@ def evaluate(
     for name, metric in wanted.items():
         columns |= _columns(name, metric, given)
     draws = any(name in DRAWING or getattr(metric, "draws", False) for name, metric in wanted.items())
-    table, valid = _table(counterfactuals, columns), _spread(counterfactuals.found, given.valid, False)
+    import pandas as pd
+
+    points, found = counterfactuals.points, counterfactuals.found
+    index = points.index if is_frame(points) else pd.RangeIndex(len(counterfactuals))
+    shown: dict[str, Any] = {"row": counterfactuals.row, "rank": counterfactuals.rank, "found": found}
+    for name, values in columns.items():  # with gaps where nothing was found
+        whole = _spread(found, values, None if values.dtype == bool else np.nan)
+        shown[name] = pd.array(whole, dtype="boolean") if values.dtype == bool else whole
+    table, valid = pd.DataFrame(shown, index=index), _spread(found, given.valid, False)
     return Evaluation(table, valid, tuple(wanted), len(later), size, given.entropy if draws else None)
 
 
 def _read_metrics(metrics: Any) -> dict[str, Metric]:
-    """Metrics by name, each once."""
     known = ", ".join(repr(name) for name in METRICS)
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
         raise InputError(f"`metrics` must be a list of names out of {known}, got {metrics!r}; pass [name] for one.")
@@ -395,24 +400,9 @@ def _columns(name: str, metric: Metric, given: MetricInputs) -> Columns:
         return {name: np.empty(0)}
     values = np.asarray(metric(given))
     if values.shape != (count,) or values.dtype.kind not in "biuf":
-        raise InputError(
-            f"the metric {name!r} must return a number or a truth value for each counterfactual that was found, in an "
-            f"array of shape ({count},), got shape {values.shape} of type {values.dtype}."
-        )
+        told = f"the metric {name!r} must return a number or a truth value for each counterfactual that was found,"
+        raise InputError(f"{told} in an array of shape ({count},), got shape {values.shape} of type {values.dtype}.")
     return {name: values if values.dtype == bool else values.astype(np.float64)}
-
-
-def _table(counterfactuals: Counterfactuals, columns: Columns) -> DataFrame:
-    """One line per counterfactual, with gaps where nothing was found."""
-    import pandas as pd
-
-    points, found = counterfactuals.points, counterfactuals.found
-    index = points.index if is_frame(points) else pd.RangeIndex(len(counterfactuals))
-    shown: dict[str, Any] = {"row": counterfactuals.row, "rank": counterfactuals.rank, "found": found}
-    for name, values in columns.items():
-        whole = _spread(found, values, None if values.dtype == bool else np.nan)
-        shown[name] = pd.array(whole, dtype="boolean") if values.dtype == bool else whole
-    return pd.DataFrame(shown, index=index)
 
 
 def _spread(found: Bools, values: Array, gap: Any) -> Array:
@@ -502,8 +492,6 @@ def read_retrained(retrained: Any, space: FeatureSpace, classes: tuple[Any, ...]
         except (InputError, Unsupported) as error:
             raise type(error)(f"`retrained[{i}]` cannot be read: {error}") from error
         if {*found[i].classes} != {*classes}:
-            raise InputError(
-                f"`retrained[{i}]` must have the classes {list(classes)} of the model that the counterfactuals are "
-                f"for, got {list(found[i].classes)}."
-            )
+            told = f"`retrained[{i}]` must have the classes {list(classes)} of the model that the counterfactuals are"
+            raise InputError(f"{told} for, got {list(found[i].classes)}.")
     return tuple(found)

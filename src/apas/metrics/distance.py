@@ -29,10 +29,8 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         either = ", or rows in which all is missing" if gaps else ""
-        raise InputError(
-            f"`{argument}` must hold finite numbers{either}, but row {row}, column {column} is {found[row, column]}; "
-            "fill or drop it."
-        )
+        told = f"`{argument}` must hold finite numbers{either}, but row {row}, column {column} is {found[row, column]};"
+        raise InputError(f"{told} fill or drop it.")
     return found
 
 
@@ -41,10 +39,8 @@ def pair(first: Any, second: Any, names: tuple[str, str], *, rows: bool = True) 
     if is_frame(first) and is_frame(second):
         apart = {*first.columns} ^ {*second.columns}
         if apart:
-            raise InputError(
-                f"`{names[1]}` must have the columns of `{names[0]}`, but {str(min(map(str, apart)))!r} is in one of "
-                "them only; give both the same columns."
-            )
+            told = f"`{names[1]}` must have the columns of `{names[0]}`, but {str(min(map(str, apart)))!r} is in one of"
+            raise InputError(f"{told} them only; give both the same columns.")
         second = second[list(first.columns)]
     a, b = matrix(first, names[0], gaps=False), matrix(second, names[1])
     if rows and not len(a) and not len(b):
@@ -214,10 +210,8 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
     known, rows = pair(background, points, _KNOWN, rows=False)
     count = check_integer(n_neighbors, "n_neighbors", "lof", least=1)
     if len(known) <= count:
-        raise InputError(
-            f"`background` must have more rows than the {count} neighbours that the local outlier factor looks at, "
-            f"got {len(known)}; give more rows, or leave this metric out."
-        )
+        told = f"`background` must have more rows than the {count} neighbours that the local outlier factor looks at,"
+        raise InputError(f"{told} got {len(known)}; give more rows, or leave this metric out.")
     if not (there := ~missing_points(rows)).any():
         return fill_gaps(there, np.empty(0))
     from sklearn.neighbors import LocalOutlierFactor

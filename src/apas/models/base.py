@@ -97,6 +97,11 @@ class Parameters:
         """Which entries of `values` are parameters of the model, rather than stand for absent ones, shape (k,)."""
         return np.repeat([kind != ABSENT for kind in self.kinds], [part.stop - part.start for part in self.slices])
 
+    def part(self, some: slice) -> Parameters:
+        """Some of the tensors, with their names, by themselves."""
+        named = {name: getattr(self, name)[some] for name in ("names", "kinds", "layers")}
+        return self.from_arrays(self.split(self.values)[some], **named)
+
     def tensor(self, index: int) -> Floats:
         """Tensor number `index`, a read-only view in its own shape."""
         return self.values[self.slices[index]].reshape(self.shapes[index])
@@ -461,7 +466,7 @@ def as_model(
         from apas.models.torch.adapter import from_torch
 
         with torch.inference_mode(False):  # what is made in that mode never has gradients
-            return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
+            return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)  # type: ignore[no-any-return]
     raise Unsupported(
         f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot read; pass a fitted classifier "
         "with classes_ and predict_proba or decision_function, a PyTorch module, a Keras model, an apas.FeedForward, "

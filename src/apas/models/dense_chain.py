@@ -6,11 +6,9 @@ a diagonal of weights, a row that moves a layer of the identity whose biases mov
 with, so that the chain of shifted coordinates is exactly the shifted model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -49,7 +47,7 @@ class DenseChain:
     tied: str = ""
 
     @classmethod
-    def of(cls, network: FeedForward) -> DenseChain:
+    def of(cls, network: FeedForward) -> Self:
         """A network whose parameters are the coordinates."""
         count = len(network.parameters)
         return cls(network, np.arange(count), np.ones(count), count)
@@ -107,7 +105,7 @@ class DenseChain:
             return None
         return FeedForward(net.weights, given, activation=net.activations, **net.meaning())
 
-    def with_moving_row(self, *, alone: bool) -> DenseChain:
+    def with_moving_row(self, *, alone: bool) -> Self:
         """The same behind a row whose features are coordinates, behind the others or `alone`: nothing else moves."""
         net, count, first = self.network, self.network.n_features, 0 if alone else self.count
         layers = [np.eye(count), *net.weights], [np.zeros(count), *net.given_biases]
@@ -116,38 +114,30 @@ class DenseChain:
         source, sign = (np.full_like(self.source, -1), np.zeros_like(self.sign)) if alone else (self.source, self.sign)
         sources, signs = [still, moving, source], [np.zeros(count * count), np.ones(count), sign]
         placed = np.concatenate(sources), np.concatenate(signs), first + count
-        return DenseChain(network, *placed, "" if alone else self.tied)
+        return type(self)(network, *placed, "" if alone else self.tied)
 
 
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """An array of numbers, each a coordinate or its negative, or fixed; as in `DenseChain`."""
+#: An array of numbers, then of the coordinate that each is (-1 if it does not move), then of its sign; as `DenseChain`.
+Entries: TypeAlias = Floats
 
-    values: Floats
-    source: Indices
-    sign: Floats
 
-    @classmethod
-    def fixed(cls, values: Any) -> Entries:
-        """Numbers that do not move."""
-        array = np.asarray(values, dtype=np.float64)
-        return cls(array, np.full(array.shape, -1), np.zeros(array.shape))
+def fixed(values: Any) -> Entries:
+    """Numbers that do not move."""
+    array = np.asarray(values, dtype=np.float64)
+    return np.stack([array, np.full(array.shape, -1.0), np.zeros(array.shape)])
 
-    @classmethod
-    def moving(cls, values: Any, first: int) -> Entries:
-        """The coordinates from `first` on, in C order."""
-        array = np.asarray(values, dtype=np.float64)
-        return cls(array, first + np.arange(array.size).reshape(array.shape), np.ones(array.shape))
 
-    def mapped(self, function: Any) -> Entries:
-        """The same in another arrangement."""
-        return Entries(*(function(part) for part in (self.values, self.source, self.sign)))
+def moving(values: Any, first: int) -> Entries:
+    """The coordinates from `first` on, in C order."""
+    array = np.asarray(values, dtype=np.float64)
+    return np.stack([array, first + np.arange(array.size).reshape(array.shape), np.ones(array.shape)])
 
-    def diagonal(self) -> Entries:
-        """A matrix with the numbers on its diagonal, and zeros that do not move."""
-        place = np.eye(len(self.values), dtype=bool)
-        source = np.where(place, self.source[None, :], -1)
-        return Entries(np.diag(self.values), source, np.where(place, self.sign[None, :], 0.0))
+
+def _diagonal(entries: Entries) -> Entries:
+    count = entries.shape[1]
+    found = fixed(np.zeros((count, count)))
+    found[:, np.arange(count), np.arange(count)] = entries
+    return found
 
 
 @dataclass
@@ -177,36 +167,37 @@ class ChainBuilder:
     def coordinates(self, name: str, values: Any, kind: str, layer: str) -> Entries:
         """Numbers that move, each time the same ones for a name; how they are called in the model's parameters."""
         if name not in self._coordinates:
-            first = sum(entries.values.size for entries, _, _ in self._coordinates.values())
-            self._coordinates[name] = Entries.moving(values, first), kind, layer
+            first = sum(entries[0].size for entries, _, _ in self._coordinates.values())
+            self._coordinates[name] = moving(values, first), kind, layer
         return self._coordinates[name][0]
 
     def parameters(self) -> Parameters:
         """Everything that moves."""
         entries, kinds, layers = zip(*self._coordinates.values(), strict=True)
-        arrays = [e.values for e in entries]
-        return Parameters.from_arrays(arrays, names=list(self._coordinates), kinds=kinds, layers=layers)
+        return Parameters.from_arrays(
+            [e[0] for e in entries], names=list(self._coordinates), kinds=kinds, layers=layers
+        )
 
     def width(self, value: int) -> int:
         """How many numbers a value has."""
         return self.nodes[value].width
 
     def _new(self, width: int, terms: Any, bias: Entries | None = None, activation: str = "identity") -> int:
-        if bias is not None and bias.values.shape != (width,):
-            raise ValueError(f"biases of shape {bias.values.shape} meet {width} numbers")
+        if bias is not None and bias.shape != (3, width):
+            raise ValueError(f"biases of shape {bias.shape[1:]} meet {width} numbers")
         self.nodes.append(_Node(width, terms, bias, activation))
         return len(self.nodes) - 1
 
     def affine(self, value: int, weights: Entries, bias: Entries | None = None) -> int:
         """A layer: the weights are (inputs, outputs)."""
-        if weights.values.ndim != 2 or len(weights.values) != self.width(value):
-            raise ValueError(f"weights of shape {weights.values.shape} meet {self.width(value)} numbers")
-        return self._new(weights.values.shape[1], [(value, weights)], bias)
+        if weights.ndim != 3 or weights.shape[1] != self.width(value):
+            raise ValueError(f"weights of shape {weights.shape[1:]} meet {self.width(value)} numbers")
+        return self._new(weights.shape[2], [(value, weights)], bias)
 
     def scale(self, value: int, factors: Entries | None, bias: Entries | None = None) -> int:
         """Each number times a factor of its own, if there are any."""
         if factors is not None:
-            return self.affine(value, factors.diagonal(), bias)
+            return self.affine(value, _diagonal(factors), bias)
         return value if bias is None else self._new(self.width(value), [(value, None)], bias)
 
     def normalize(
@@ -218,7 +209,7 @@ class ChainBuilder:
             raise ValueError("a variance is no number above 0")
         factor = 1.0 / np.sqrt(spread)
         level = -np.asarray(mean, dtype=np.float64) * factor
-        return self.scale(self.scale(value, Entries.fixed(factor), Entries.fixed(level)), factors, bias)
+        return self.scale(self.scale(value, fixed(factor), fixed(level)), factors, bias)
 
     def add(self, *values: int) -> int:
         """The sum of values."""
@@ -229,7 +220,7 @@ class ChainBuilder:
     def activate(self, value: int, kind: str, *settings: float) -> int:
         """An activation with its settings; of a leaky relu whose slope is none between 0 and 1, by its two halves."""
         if kind == "leaky_relu" and not 0 <= settings[0] <= 1:
-            return self.slopes(value, Entries.fixed(np.full(self.width(value), settings[0])))
+            return self.slopes(value, fixed(np.full(self.width(value), settings[0])))
         if (kind == "elu" and not settings[0] > 0) or (kind == "clip" and not -np.inf < settings[0] < settings[1]):
             raise ValueError(f"{kind} has the settings {settings}")
         if kind == "softplus" and settings and not (settings[0] > 0 and settings[1] >= SMOOTH_FROM):
@@ -240,13 +231,12 @@ class ChainBuilder:
     def slopes(self, value: int, slopes: Entries) -> int:
         """A PReLU: ``max(z, 0) - slope * max(-z, 0)``, with slopes that may move, or one slope for all units."""
         count = self.width(value)
-        if slopes.values.size not in (1, count):
-            raise ValueError(f"{slopes.values.size} slopes meet {count} numbers")
-        slopes = slopes.mapped(lambda part: np.repeat(part.ravel(), count // part.size))
-        halves = self.activate(self.affine(value, Entries.fixed(np.hstack([np.eye(count), -np.eye(count)]))), "relu")
-        negative = Entries(-slopes.values, slopes.source, -slopes.sign).diagonal()
-        parts = zip(vars(Entries.fixed(np.eye(count))).values(), vars(negative).values(), strict=True)
-        return self.affine(halves, Entries(*(np.vstack(pair) for pair in parts)))
+        if slopes[0].size not in (1, count):
+            raise ValueError(f"{slopes[0].size} slopes meet {count} numbers")
+        slopes = np.repeat(slopes.reshape(3, -1), count // slopes[0].size, axis=1)
+        halves = self.activate(self.affine(value, fixed(np.hstack([np.eye(count), -np.eye(count)]))), "relu")
+        negative = _diagonal(slopes * [[-1.0], [1.0], [-1.0]])
+        return self.affine(halves, np.concatenate([fixed(np.eye(count)), negative], axis=1))
 
     def before(self, last: int, *heads: str) -> tuple[int, str]:
         """The value in front of a sigmoid or softmax at the end, and its name; itself if the end is none of these."""
@@ -273,8 +263,8 @@ class ChainBuilder:
             before = units
         weights, biases, names = zip(*layers, strict=True)
         arrays = [entries for pair in zip(weights, biases, strict=True) for entries in pair]
-        source, sign = (np.concatenate([getattr(e, part).ravel() for e in arrays]) for part in ("source", "sign"))
-        told: list[Any] = [[e.values for e in weights], [e.values for e in biases]]
+        source, sign = (np.concatenate([e[part].ravel() for e in arrays]) for part in (1, 2))
+        source, told = source.astype(np.intp), ([e[0] for e in weights], [e[0] for e in biases])
         uses = np.bincount(source[source >= 0], minlength=len(theta)).astype(np.float64)
         tied = [name for name, part in zip(theta.names, theta.split(uses), strict=True) if part.max(initial=0) > 1]
         words = f"{', '.join(tied[:3])} {'is' if len(tied) == 1 else 'are'} used more than once" if tied else ""
@@ -299,9 +289,10 @@ class ChainBuilder:
                 alone = len(users.get(v, ())) == 1 and inner.terms and inner.activation == "identity"
                 # two moving layers of one value have no common place: the weights would be sums of coordinates
                 apart = others.isdisjoint(u for u, _ in inner.terms)
-                if value in users and alone and apart and weights is None and None in (node.bias, inner.bias):
+                one_bias = node.bias is None or inner.bias is None
+                if value in users and alone and apart and weights is None and one_bias:
                     terms += inner.terms
-                    node.bias = node.bias or inner.bias
+                    node.bias = inner.bias if node.bias is None else node.bias
                 else:
                     terms.append((v, weights))
             node.terms = terms
@@ -312,20 +303,18 @@ class ChainBuilder:
         count, blocks, biases, names = sum(map(self.width, before)), list[Entries](), list[Entries](), list[str]()
         for value, own in zip(units, computed, strict=True):
             node, width = self.nodes[value], self.width(value)
-            block = Entries.fixed(np.zeros((count, width)))
+            block = fixed(np.zeros((count, width)))
             for v, weights in node.terms if own else [(value, None)]:
                 rows = slice(starts[v], starts[v] + self.width(v))
                 if weights is None:  # more than once for a value that is added to itself
-                    block.values[rows] += np.eye(width)
-                    continue
-                for into, part in zip(vars(block).values(), vars(weights).values(), strict=True):
-                    into[rows] = part
+                    block[0, rows] += np.eye(width)
+                else:
+                    block[:, rows] = weights
             blocks.append(block)
-            biases.append(node.bias if own and node.bias is not None else Entries.fixed(np.zeros(width)))
+            biases.append(node.bias if own and node.bias is not None else fixed(np.zeros(width)))
             names.append(f"{node.activation if own else 'identity'}*{width}")
         kinds = {name.rpartition("*")[0] for name in names}
-        joined = [zip(*(vars(e).values() for e in some), strict=True) for some in (blocks, biases)]
-        weights, bias = (Entries(*(np.concatenate(column, axis=-1) for column in columns)) for columns in joined)
+        weights, bias = (np.concatenate(parts, axis=-1) for parts in (blocks, biases))
         return weights, bias, kinds.pop() if len(kinds) == 1 else "+".join(names)
 
 

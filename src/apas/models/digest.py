@@ -3,8 +3,6 @@
 Code of a library counts by its name, so that a certificate outlives updates; code of the user's by what it says.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import hashlib
@@ -21,7 +19,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -88,7 +86,6 @@ class Reads:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function and of all that is defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -166,40 +163,6 @@ def library_of(module: str) -> dict[str, Any] | None:
     version = str(getattr(sys.modules.get(top), "__version__", None))
     text = Path(str(file)).read_bytes() if str(file).endswith(".py") else b""
     return {"version": version, "file": hashlib.sha256(text).hexdigest()}
-
-
-def array_form(value: Any, form: Callable[[Any], Any]) -> Any:
-    """A tensor, array, matrix, table or type of numbers; None for all else. `form` does what they hold."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):  # a file has a `detach` too, which closes it
-        tensor = value.detach().cpu()
-        return form((tensor if tensor.dtype.itemsize != 2 else tensor.float()).numpy())
-    if isinstance(value, np.ma.MaskedArray):
-        return {"masked": [form(v) for v in (value.data, np.ma.getmaskarray(value), value.fill_value)]}
-    if isinstance(value, np.ndarray):
-        return _array(value, form)
-    if isinstance(value, np.dtype) and value.kind in "SUVmM":  # of which there are many by one name
-        return {"dtype": repr(value)}
-    if hasattr(value, "toarray"):
-        return form(value.toarray())
-    if hasattr(value, "to_numpy"):  # a data frame or series
-        names, values = list(getattr(value, "columns", [])), value.to_numpy(object)
-        table = {"columns": form(names), "values": form(values)}
-        index = list(getattr(value, "index", range(len(values))))
-        return table if index == list(range(len(values))) else {**table, "index": form(index)}
-    return None
-
-
-def _array(value: Any, form: Callable[[Any], Any]) -> Any:
-    # of objects the bytes are addresses, and those of long doubles are more than the numbers
-    if value.dtype.hasobject or value.dtype.char in "gG":
-        return {"shape": list(value.shape), "values": [form(v) for v in value.ravel().tolist()]}
-    if value.dtype.names:  # between fields there may be bytes that nobody set, as between those of a tree's nodes
-        return {"shape": list(value.shape), "fields": [[name, form(value[name])] for name in value.dtype.names]}
-    content = np.ascontiguousarray(value)
-    content = content.astype(content.dtype.newbyteorder("<"), copy=False)
-    dtype = value.dtype.name if value.dtype.kind in "mM" else value.dtype.kind  # times have a unit
-    return {"shape": list(value.shape), "dtype": dtype, "digest": hashlib.sha256(content.tobytes()).hexdigest()}
 
 
 #: What counts by its kind: what was used up in fitting, and what decides no answer.
@@ -297,9 +260,9 @@ class _Walk:
             self.path.pop()
 
     def _held(self, value: Any) -> Any:
-        """Tensors, arrays, containers, tables and estimators."""
-        if (array := array_form(value, self.form)) is not None:
-            return array
+        """Tensors, arrays, containers, tables, estimators, functions and other objects."""
+        if (table := self._table(value)) is not None:
+            return table
         if isinstance(value, dict):
             return {"items": [[self.form(k), self.form(v)] for k, v in value.items()]}
         if isinstance(value, slice):
@@ -316,10 +279,7 @@ class _Walk:
                 members = [(name, member) for name, member in members if name not in LEFTOVERS]
             state = {"class": type(value).__name__, "state": self.form(dict(sorted(members)))}
             return {**state, "code": self.form(type(value))} if own_class(type(value)) else state
-        return self._callable(value)
-
-    def _callable(self, value: Any) -> Any:
-        """Functions and what stands for one; all else is an object."""
+        # functions and what stands for one; all else is an object
         if isinstance(value, functools.partial):
             return {"partial": [self.form(v) for v in (value.func, value.args, value.keywords)]}
         if isinstance(value, types.MethodType):
@@ -351,6 +311,36 @@ class _Walk:
             return {"name": type(value).__qualname__}
         return self._once(value, self._object)
 
+    def _table(self, value: Any) -> Any:
+        """A tensor, array, matrix, table or type of numbers; None for all else."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):  # a file has a `detach` too, which closes it
+            tensor = value.detach().cpu()
+            value = (tensor if tensor.dtype.itemsize != 2 else tensor.float()).numpy()
+        if isinstance(value, np.ma.MaskedArray):
+            return {"masked": [self.form(v) for v in (value.data, np.ma.getmaskarray(value), value.fill_value)]}
+        if isinstance(value, np.dtype) and value.kind in "SUVmM":  # of which there are many by one name
+            return {"dtype": repr(value)}
+        if hasattr(value, "toarray"):
+            return self.form(value.toarray())
+        if hasattr(value, "to_numpy"):  # a data frame or series
+            names, values = list(getattr(value, "columns", [])), value.to_numpy(object)
+            table = {"columns": self.form(names), "values": self.form(values)}
+            index = list(getattr(value, "index", range(len(values))))
+            return table if index == list(range(len(values))) else {**table, "index": self.form(index)}
+        if not isinstance(value, np.ndarray):
+            return None
+        # of objects the bytes are addresses, and those of long doubles are more than the numbers
+        if value.dtype.hasobject or value.dtype.char in "gG":
+            return {"shape": list(value.shape), "values": [self.form(v) for v in value.ravel().tolist()]}
+        if value.dtype.names:  # between fields there may be bytes that nobody set, as between those of a tree's nodes
+            fields = [[name, self.form(value[name])] for name in value.dtype.names]
+            return {"shape": list(value.shape), "fields": fields}
+        content = np.ascontiguousarray(value)
+        content = content.astype(content.dtype.newbyteorder("<"), copy=False)
+        dtype = value.dtype.name if value.dtype.kind in "mM" else value.dtype.kind  # times have a unit
+        return {"shape": list(value.shape), "dtype": dtype, "digest": hashlib.sha256(content.tobytes()).hexdigest()}
+
     def _once(self, value: Any, describe: Callable[[Any], Any]) -> Any:
         """What `describe` says about a value, or its number if it was met before."""
         if id(value) in self.met:
@@ -359,9 +349,9 @@ class _Walk:
         self.kept.append(value)
         return describe(value)
 
-    def _apart(self) -> _Walk:
+    def _apart(self) -> Self:
         """A walk from here on of which this one learns nothing: for what has no order in which it could be met."""
-        walk = _Walk(self.parts)
+        walk = type(self)(self.parts)
         walk.met, walk.kept, walk.path = dict(self.met), self.kept, list(self.path)
         return walk
 

@@ -10,12 +10,10 @@ are rounded to float32 too. That holds for every network of a box of parameters 
 about arithmetic that is coarser than float32, such as TF32 or bfloat16.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,30 +30,6 @@ ROUNDOFF = 2.0**-24  # half the distance from 1 to the next float32 number
 FUNCTION = 16
 #: Added to every magnitude, so that the bound covers what underflow does; and from where on numbers may overflow.
 SMALL, LARGEST = 2.0**-100, 1e38
-
-
-def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
-    """How far float32 scores can be from real ones, as a share of the magnitudes behind them."""
-    error = ROUNDOFF
-    for i, count in enumerate(inputs):
-        share = (count + 4) * ROUNDOFF
-        if share > 0.01:  # beyond 160,000 inputs nothing is promised
-            return float("inf")
-        error += (1 + error) * share / (1 - share)
-        if i < len(activations):
-            error *= max(1.0, forward.steepest(activations[i]))
-            error += FUNCTION * ROUNDOFF * (1 + error)
-    return error + 8 * ROUNDOFF  # the difference of two scores, and its comparison with a threshold that is rounded too
-
-
-def head_error(output: str, threshold: float, classes: int) -> float:
-    """How far from 0 a margin can be whose probability float32 puts on the other side of the threshold."""
-    # A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
-    # most one half. Behind a softmax stand two exponentials, a sum and a quotient.
-    if output == "identity":
-        return 0.0
-    error = (2 * FUNCTION + classes + 8) * ROUNDOFF
-    return 2 * error / (1 - threshold) if error * threshold <= 0.5 * (1 - threshold) else float("inf")
 
 
 def check_layers(
@@ -223,21 +197,17 @@ class FeedForward(Gradients):
         names = check_names(feature_names, len(matrices[0]))
         if not isinstance(dtype, str) or dtype not in ("float64", "float32"):
             raise InputError(f'`dtype` of FeedForward must be "float64" or "float32", got {dtype!r}.')
-        layers = [f"layer{i // 2}" for i in range(2 * len(matrices))]
+        arrays = [tensor for layer in zip(matrices, vectors, strict=True) for tensor in layer]
+        layers = [f"layer{i // 2}" for i in range(len(arrays))]
+        named = [f"{layer}.{('weight', 'bias')[i % 2]}" for i, layer in enumerate(layers)]
+        kinds = [kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")]
+        theta = Parameters.from_arrays(arrays, names=named, kinds=kinds, layers=layers)
+        given = tuple(None if old is None else new for old, new in zip(biases, vectors, strict=True))
+        # a logit is compared with the logit of the threshold, in the form that keeps its digits near 1
+        offset = level if output == "identity" else math.log(level) - math.log1p(-level)
         vars(self).update(classes=labels, n_features=len(matrices[0]), feature_names=names)
         vars(self).update(weights=matrices, biases=vectors, activations=activations, output=output, threshold=level)
-        vars(self).update(
-            parameters=Parameters.from_arrays(
-                [t for layer in zip(matrices, vectors, strict=True) for t in layer],
-                names=[f"{layer}.{('weight', 'bias')[i % 2]}" for i, layer in enumerate(layers)],
-                kinds=[kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")],
-                layers=layers,
-            ),
-            given_biases=tuple(None if old is None else new for old, new in zip(biases, vectors, strict=True)),
-            # a logit is compared with the logit of the threshold, in the form that keeps its digits near 1
-            offset=level if output == "identity" else math.log(level) - math.log1p(-level),
-            dtype=dtype,
-        )
+        vars(self).update(parameters=theta, given_biases=given, offset=offset, dtype=dtype)
 
     @cached_property
     def layer_sizes(self) -> list[tuple[Floats, float, float]]:
@@ -282,11 +252,32 @@ class FeedForward(Gradients):
         # see the top of this file; 0 for float64, whose rounding all methods allow for anyway
         if self.dtype == "float64":
             return np.zeros(len(X))
-        share = relative_error([len(w) for w in self.weights], self.activations)
-        fixed = head_error(self.output, self.threshold, len(self.classes))
+        share, fixed = self._float32_errors
         sizes = self._sizes(X, radii, delta, single=True)
         behind = sizes.sum(axis=-1) if sizes.shape[-1] < 3 else 2 * sizes.max(axis=-1)  # a margin has two scores
         return np.asarray(share * (behind + abs(self.offset)) + fixed)
+
+    @cached_property
+    def _float32_errors(self) -> tuple[float, float]:
+        """How far float32 scores can be from real ones, as a share of the magnitudes behind them, and the head's part.
+
+        That is how far from 0 a margin can be whose probability float32 puts on the other side of the threshold.
+        """
+        error, fixed = ROUNDOFF, 0.0
+        for i, weights in enumerate(self.weights):
+            share = (len(weights) + 4) * ROUNDOFF
+            # beyond 160,000 inputs nothing is promised
+            error += (1 + error) * share / (1 - share) if share <= 0.01 else math.inf
+            if i < len(self.activations):
+                error *= max(1.0, forward.steepest(self.activations[i]))
+                error += FUNCTION * ROUNDOFF * (1 + error)
+        error += 8 * ROUNDOFF  # the difference of two scores, and its comparison with a threshold that is rounded too
+        if self.output != "identity":
+            # A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)``
+            # is at most one half. Behind a softmax stand two exponentials, a sum and a quotient.
+            wrong, other = (2 * FUNCTION + len(self.classes) + 8) * ROUNDOFF, 1 - self.threshold
+            fixed = 2 * wrong / other if wrong * self.threshold <= 0.5 * other else math.inf
+        return error, fixed
 
     def _sizes(self, X: Floats, radii: Floats, delta: float | Floats, *, single: bool = False) -> Floats:
         """Sums of magnitudes behind the scores, (rows, outputs); in `single` precision with under- and overflow."""
@@ -333,7 +324,7 @@ class FeedForward(Gradients):
         labels[:] = self.classes
         return np.asarray(labels[chosen])
 
-    def as_feedforward(self) -> FeedForward:
+    def as_feedforward(self) -> Self:
         """Itself."""
         return self
 
@@ -342,20 +333,20 @@ class FeedForward(Gradients):
         names = ("output", "threshold", "classes", "feature_names", "dtype")
         return {name: getattr(self, name) for name in names}
 
-    def with_options(self, **changed: Any) -> FeedForward:
+    def with_options(self, **changed: Any) -> Self:
         """The same network with other arguments."""
         layers = {"weights": self.weights, "biases": self.given_biases, "activation": self.activations}
         return type(self)(**{**layers, **self.meaning(), **changed})
 
-    def with_names(self, feature_names: Sequence[str]) -> FeedForward:
+    def with_names(self, feature_names: Sequence[str]) -> Self:
         """The same network with other names of its inputs."""
         return self.with_options(feature_names=feature_names)
 
-    def with_dtype(self, dtype: str) -> FeedForward:
+    def with_dtype(self, dtype: str) -> Self:
         """The same network computed in another arithmetic where it is used."""
         return self.with_options(dtype=dtype)
 
-    def with_parameters(self, values: Floats) -> FeedForward:
+    def with_parameters(self, values: Floats) -> Self:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
         theta, parts = self.parameters, self.parameters.split(values)
         for name, kind, part in zip(theta.names, theta.kinds, parts, strict=True):

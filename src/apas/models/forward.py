@@ -55,20 +55,15 @@ ACTIVATIONS: dict[str, Callable[[Floats], object]] = {
 }
 
 
-def _silu(z: Floats) -> None:
-    z *= _sigmoid_of(z)
-
-
-def _gelu_tanh(z: Floats) -> None:
-    z *= 0.5 * (1.0 + np.tanh(_cubic(z)))
-
-
 def _cubic(z: Floats) -> Floats:
     return np.asarray((2.0 / np.pi) ** 0.5 * (z + 0.044715 * z**3))
 
 
 #: Activations of dense chains that have no settings, besides those above.
-SMOOTH: dict[str, Callable[[Floats], object]] = {"silu": _silu, "gelu_tanh": _gelu_tanh}
+SMOOTH: dict[str, Callable[[Floats], object]] = {
+    "silu": lambda z: np.multiply(z, _sigmoid_of(z), out=z),
+    "gelu_tanh": lambda z: np.multiply(z, 0.5 * (1.0 + np.tanh(_cubic(z))), out=z),
+}
 # Those that have some are leaky_relu(slope below 0), clip(both ends), elu(height below 0) and softplus(steepness, from
 # what product of it and the argument on it is the identity).
 #: What older names stand for.
@@ -301,10 +296,7 @@ def gradients(
     return margins, found
 
 
-_Block = tuple[slice, list[Floats], list[Floats]]
-
-
-def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Block]:
+def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[tuple[slice, list[Floats], list[Floats]]]:
     """Blocks of rows with the weights and biases of each row, or with those that all of them share."""
     widest = max(max(w.shape) for w in net.weights)
     if moves is None:

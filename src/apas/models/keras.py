@@ -10,7 +10,7 @@ from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.base import ModelWrapper
-from apas.models.dense_chain import ChainBuilder, ChainModel, DenseChain, Entries, NotDense
+from apas.models.dense_chain import ChainBuilder, ChainModel, DenseChain, Entries, NotDense, fixed
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 
@@ -28,16 +28,8 @@ _OPERATIONS = {name.title(): name for name in ("relu", "tanh", "sigmoid", "silu"
 _OPERATIONS["HardTanh"] = "hard_tanh"
 
 
-def from_keras(
-    model: Any,
-    *,
-    output: str | None = None,
-    threshold: float = 0.5,
-    classes: Sequence[Any] | None = None,
-    input_shape: Sequence[int] | None = None,
-    feature_names: Sequence[str] | None = None,
-) -> Any:
-    """Read a trained Keras model, without changing it."""
+def from_keras(model: Any, *, output: Any, threshold: Any, classes: Any, input_shape: Any, feature_names: Any) -> Any:
+    """Read a trained Keras model, without changing it; the options are those of `as_model`."""
     if not model.built:
         raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
     if output is not None and output not in OUTPUTS:
@@ -82,7 +74,7 @@ class _LayerReader:
         config = model.get_config()
         entries, known = {entry["name"]: entry for entry in config["layers"]}, dict[tuple[str, int], int]()
         inputs = [name for name, entry in entries.items() if entry["class_name"] == "InputLayer"]
-        ends = list(_histories(config["output_layers"]))
+        ends = list(_places(config["output_layers"]))
         if len(inputs) != 1 or len(ends) != 1:
             raise NotDense(f"the Keras model has {len(inputs)} inputs and {len(ends)} outputs, not one each")
 
@@ -93,7 +85,7 @@ class _LayerReader:
                 told = entries[name]["inbound_nodes"][node]
                 if told["kwargs"].get("training"):
                     raise NotDense(f"{name} is called in training mode")
-                known[name, node] = self._step(operations[name], [value_of(*place) for place in _sources(told)])
+                known[name, node] = self._step(operations[name], [value_of(*place) for place in _places(told)])
             return known[name, node]
 
         return value_of(*ends[0])
@@ -132,9 +124,9 @@ class _LayerReader:
             if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
                 raise NotDense(f"{layer.name} is a Dense layer that is quantized or has LoRA weights")
             kernel, width = self._entries(layer, "kernel"), self.builder.width(value)
-            if value == 0 and len(kernel.values) != width:
+            if value == 0 and kernel.shape[1] != width:
                 why = f"`input_shape` of as_model is {self.shape},"
-                raise InputError(f"{why} but the first layer takes {len(kernel.values)} numbers.")
+                raise InputError(f"{why} but the first layer takes {kernel.shape[1]} numbers.")
             value = self.builder.affine(value, kernel, self._entries(layer, "bias") if layer.use_bias else None)
             return self._activate(value, *self._function(layer))
         if kind == "BatchNormalization":
@@ -155,7 +147,7 @@ class _LayerReader:
             self.scaler = mean, deviation
             return 0
         factor = 1.0 / deviation.astype(np.float64)
-        return self.builder.scale(value, Entries.fixed(factor), Entries.fixed(-mean.astype(np.float64) * factor))
+        return self.builder.scale(value, fixed(factor), fixed(-mean.astype(np.float64) * factor))
 
     def _activation(self, layer: Any, kind: str) -> tuple[Any, ...] | None:
         """The activation that a layer is, with its settings; None if it is none."""
@@ -237,22 +229,15 @@ def _backend() -> str:
     return str(sys.modules["keras"].backend.backend())
 
 
-def _histories(listed: Any) -> Iterator[tuple[str, int]]:
-    """Places of tensors in a configuration, which has one of them, or a list, or a dictionary."""
-    if isinstance(listed, list | tuple) and listed and isinstance(listed[0], str):
-        yield str(listed[0]), int(listed[1])
+def _places(told: Any) -> Iterator[tuple[str, int]]:
+    """Places of the tensors of a configuration, or of those that go into a call, wherever they stand there."""
+    if isinstance(told, dict) and told.get("class_name") == "__keras_tensor__":
+        told = told["config"]["keras_history"]
+    if isinstance(told, list | tuple) and [type(part) for part in told] == [str, int, int]:
+        yield told[0], told[1]
         return
-    for part in listed.values() if isinstance(listed, dict) else listed:
-        yield from _histories(part)
-
-
-def _sources(node: Any) -> list[tuple[str, int]]:
-    """Places of the tensors that go into a call, wherever they stand in its arguments."""
-    if isinstance(node, dict) and node.get("class_name") == "__keras_tensor__":
-        name, number, _ = node["config"]["keras_history"]
-        return [(str(name), int(number))]
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ()
-    return [place for part in parts for place in _sources(part)]
+    for part in told.values() if isinstance(told, dict) else told if isinstance(told, list | tuple) else ():
+        yield from _places(part)
 
 
 def _dtype(model: Any) -> str:
@@ -268,7 +253,6 @@ def _dtype(model: Any) -> str:
 
 
 def _array(value: Any) -> Any:
-    """Numbers of a variable or of an answer, whatever Keras computes with."""
     value = getattr(value, "value", value)
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
@@ -299,7 +283,6 @@ class KerasModel(ModelWrapper):
             self.n_raw_features, self.encode = network.n_features, self._encode
 
     def _encode(self, X: Any) -> Floats:
-        """Rows scaled as the layer does it, in its arithmetic."""
         assert self._scaler is not None
         mean, deviation = self._scaler
         rows = check_numbers(X, self.feature_names).astype(mean.dtype)

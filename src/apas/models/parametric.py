@@ -57,7 +57,6 @@ class ParametricModel(Predictor):
         return self._score(self._given(self.parameters.values), rows)
 
     def _given(self, values: Floats) -> Any:
-        """A vector in the form in which the user gave the parameters."""
         tensors = self.parameters.split(values)
         return tensors[0] if self._single else dict(zip(self.parameters.names, tensors, strict=True))
 

@@ -38,6 +38,11 @@ LEAST, MOST = 2.0**-60, 1.0 - 2.0**-53
 CODES = -(2.0**600)
 
 
+#: Which classes of a library are read, and an `.apas` file may name; the first is the one that a bare file becomes.
+CLASSIFIERS = {"xgboost": ("XGBClassifier", "XGBRFClassifier"), "lightgbm": ("LGBMClassifier",)}
+CLASSIFIERS |= {"catboost": ("CatBoostClassifier",)}
+
+
 def is_coded(X: Floats) -> Bools:
     """Which cells of encoded rows are codes: categories, and what is missing."""
     return np.asarray(X <= CODES)
@@ -215,10 +220,7 @@ class Predictor:
         """Number of columns; 0 as long as nobody has told it."""
         return self._width or 0
 
-    @property
-    def n_raw_features(self) -> int:
-        """Number of columns that a user passes."""
-        return self.n_features
+    n_raw_features = n_features
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers; cells that are none, and missing ones, by codes that `margin` knows again."""
@@ -318,11 +320,6 @@ class LibraryPredictor(Predictor):
         level = self.threshold if self._decide is None else 0.5
         return {"threshold": level, "feature_names": self.feature_names}
 
-    @property
-    def categories(self) -> frozenset[int]:
-        """Columns that it takes only as pandas categories."""
-        return self._cells.categories
-
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         near = np.flatnonzero(~(np.abs(margins) > (np.inf if self._always else TIE)))
         if self._decide is None or not len(near):
@@ -409,12 +406,7 @@ def check_is_classifier(estimator: Any, labels: int = 1) -> None:
 
 
 def from_classifier(
-    estimator: Any,
-    *,
-    threshold: float = 0.5,
-    score: Callable[[Any], Any] | None = None,
-    content: Callable[[], Any] | None = None,
-    **options: Any,
+    estimator: Any, *, threshold: float = 0.5, score: Any = None, content: Any = None, **options: Any
 ) -> LibraryPredictor:
     """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`."""
     # `score` gives its raw scores if the library has a way of its own; `content` what it has learned
@@ -459,15 +451,13 @@ def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, floa
     return inner.predict_proba, "probability", 1.0 - level if first else level
 
 
-def from_booster(
-    estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None
-) -> LibraryPredictor:
+def from_booster(estimator: Any, *, threshold: float, feature_names: Sequence[str] | None) -> LibraryPredictor:
     """Read a fitted classifier of one of the three libraries, without changing it."""
     library = next(cls.__module__.split(".")[0] for cls in type(estimator).__mro__ if cls.__module__[0] != "_")
     names, option, content = _LIBRARIES[library]
     if not hasattr(estimator, "predict_proba"):
         why = f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the"
-        raise Unsupported(f"{why} fitted {_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it.")
+        raise Unsupported(f"{why} fitted {CLASSIFIERS[library][0]}, or an apas.Predictor of a function that calls it.")
     try:
         fitted = estimator.n_features_in_ is not None
     except Exception:  # noqa: BLE001  (each library says in its own way that there is nothing yet)
@@ -477,17 +467,11 @@ def from_booster(
     check_is_classifier(estimator, _count_labels(estimator, library))
     known = names(estimator)
     raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
-    return from_classifier(
-        estimator,
-        threshold=threshold,
-        feature_names=known if feature_names is None else feature_names,
-        passed_names=known,
-        # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
-        n_features=len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_),
-        score=raw,
-        content=lambda: content(estimator),
-        categories=frozenset(_categories(estimator, library)),
-    )
+    # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
+    width = len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_)
+    options: dict[str, Any] = {"feature_names": known if feature_names is None else feature_names, "n_features": width}
+    options |= {"passed_names": known, "categories": frozenset(_categories(estimator, library))}
+    return from_classifier(estimator, threshold=threshold, score=raw, content=lambda: content(estimator), **options)
 
 
 def _count_labels(estimator: Any, library: str) -> int:
@@ -523,7 +507,6 @@ def _xgboost_content(estimator: Any) -> Any:
 
 
 def _given_names(names: Any, made_up: str) -> list[str] | None:
-    """Names of the columns it was fitted with, unless the library has numbered them itself."""
     return None if [*names] == [f"{made_up}{i}" for i in range(len(names))] else [*names]
 
 
@@ -548,11 +531,10 @@ def _catboost_content(estimator: Any) -> Any:
     return {**told, "classes": about.get("class_params"), "threshold": about.get("output_options")}
 
 
-_CLASSIFIERS = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
+_RAW = {"prediction_type": "RawFormulaVal"}
 #: Per library: names of the columns it was fitted with, how `predict` is asked for raw scores, what it has learned.
 _LIBRARIES: dict[str, tuple[Callable[[Any], list[str] | None], dict[str, Any], Callable[[Any], Any]]] = {
     "xgboost": (lambda one: one.get_booster().feature_names, {"output_margin": True}, _xgboost_content),
     "lightgbm": (lambda one: _given_names(one.feature_name_, "Column_"), {"raw_score": True}, _lightgbm_content),
+    "catboost": (lambda one: _given_names(one.feature_names_, ""), _RAW, _catboost_content),
 }
-_RAW = {"prediction_type": "RawFormulaVal"}
-_LIBRARIES["catboost"] = (lambda one: _given_names(one.feature_names_, ""), _RAW, _catboost_content)

@@ -20,12 +20,14 @@ LINEAR = {
     **dict.fromkeys(("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis"), True),
     **dict.fromkeys(("SGDClassifier", "LinearSVC", "RidgeClassifier", "RidgeClassifierCV", "Perceptron"), False),
 }
-ACTIVATION = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}
 
 
 def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None) -> Any:
     """Read a fitted scikit-learn classifier, or one with the same members, without changing it."""
-    final, encoder = _split(estimator)
+    steps = len(estimator) if type(estimator).__name__ == "Pipeline" else 0
+    final, encoder = estimator[-1] if steps else estimator, estimator[:-1] if steps > 1 else None
+    if encoder is not None and type(final).__name__ == "Pipeline":
+        raise Unsupported("the last step of the Pipeline is itself a Pipeline; join the two into one.")
     _check_fitted(estimator, final)
     names = _names(estimator, feature_names)
     if type(final).__name__ == "MLPClassifier" or type(final).__name__ in LINEAR:
@@ -136,18 +138,6 @@ class SklearnModel(PipelineModel):
         return self._inner.with_names(names)
 
 
-def _split(estimator: Any) -> tuple[Any, Any]:
-    """Last step and preprocessing of a pipeline; a bare classifier has no preprocessing."""
-    if type(estimator).__name__ != "Pipeline":
-        return estimator, None
-    final = estimator[-1]
-    if len(estimator) == 1:
-        return final, None
-    if type(final).__name__ == "Pipeline":
-        raise Unsupported("the last step of the Pipeline is itself a Pipeline; join the two into one.")
-    return final, estimator[:-1]
-
-
 def _check_fitted(estimator: Any, final: Any) -> None:
     from sklearn.base import is_classifier, is_regressor
     from sklearn.exceptions import NotFittedError
@@ -190,7 +180,7 @@ def _network(final: Any, threshold: float) -> FeedForward:
     how: dict[str, Any] = {"threshold": threshold, "classes": final.classes_, "dtype": dtype}
     if type(final).__name__ == "MLPClassifier":
         output = "sigmoid" if final.out_activation_ == "logistic" else "softmax"
-        activation = ACTIVATION[final.activation]
+        activation = "sigmoid" if final.activation == "logistic" else final.activation
         return FeedForward(final.coefs_, final.intercepts_, activation=activation, output=output, **how)
     weights = np.atleast_2d(final.coef_).T
     intercepts = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))

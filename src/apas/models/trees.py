@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apas._typing import Bools, Floats, Integers
+from apas.models.predictor import catboost_file
 
 #: Some categories, and whether it is they that go left.
 _Levels = tuple[frozenset[int], bool]
@@ -75,12 +76,7 @@ class _Ensemble:
     labels: Mapping[int, Sequence[Any]] = field(default_factory=dict)
 
 
-def trees_of(
-    estimator: Any,
-    threshold: float,
-    of_probability: bool,
-    cells: Callable[[Floats, Mapping[int, Sequence[Any]]], Floats],
-) -> Trees:
+def trees_of(estimator: Any, threshold: float, of_probability: bool, cells: Callable[..., Floats]) -> Trees:
     """Read a fitted classifier, or raise whatever; `cells` makes numbers of encoded rows, given labels of columns."""
     library, name = type(estimator).__module__.split(".")[0], type(estimator).__name__
     found: _Ensemble = _READERS[name if library == "sklearn" else library](estimator)
@@ -126,9 +122,11 @@ def _one_of(size: int, k: int, numbers: Any) -> Floats:
     return value
 
 
-def _padded(parts: Sequence[Any], leaves: int) -> Any:
-    """Numbers of nodes that split, followed by -1 for each leaf."""
-    return [np.concatenate([np.asarray(part), np.full(leaves, -1)]) for part in parts]
+def _with_leaves(parts: Sequence[Any], leaves: Floats, levels: Mapping[int, _Levels]) -> _Nodes:
+    """Nodes that split (columns, thresholds, children, where missing numbers go), followed by leaves of such values."""
+    column, limit, left, right, side = (np.concatenate([np.asarray(p), np.full(len(leaves), -1)]) for p in parts)
+    value = np.pad(leaves, ((len(column) - len(leaves), 0), (0, 0)))
+    return _Nodes(column, limit, left, right, side > 0, value, levels)
 
 
 def _forest(estimator: Any) -> _Ensemble:
@@ -172,7 +170,6 @@ def _histogram_boosting(estimator: Any) -> _Ensemble:
 
 
 def _bits(words: Sequence[int]) -> frozenset[int]:
-    """Which bits are set in a row of words of 32."""
     return frozenset(32 * i + j for i, word in enumerate(words) for j in range(32) if word >> j & 1)
 
 
@@ -232,16 +229,11 @@ def _lightgbm_tree(text: str, k: int, outputs: int) -> _Nodes:
     nodes = len(how)
     children = [numbers(name) for name in ("left_child", "right_child")]
     children = [np.where(part < 0, nodes - 1 - part, part) for part in children]  # leaf number i is written as -1 - i
-    filled = _padded((numbers("split_feature"), threshold, *children, missing), len(leaves))
-    column, limit, left, right, side = filled
-    return _Nodes(
-        column, limit, left, right, side > 0, _one_of(outputs, k, np.concatenate([np.zeros(nodes), leaves])), levels
-    )
+    parts = (numbers("split_feature"), threshold, *children, missing)
+    return _with_leaves(parts, _one_of(outputs, k, leaves), levels)
 
 
 def _catboost(estimator: Any) -> _Ensemble:
-    from apas.models.predictor import catboost_file  # which imports what imports this
-
     told = json.loads(catboost_file(estimator, "json"))
     about = {f["feature_index"]: f for f in told["features_info"]["float_features"]}
     scale, base = told["scale_and_bias"]
@@ -256,12 +248,10 @@ def _catboost(estimator: Any) -> _Ensemble:
         places = np.arange(leaves - 1)
         column, border = [f["flat_feature_index"] for f in asked], [splits[j]["border"] for j in level]
         missing = [f["nan_value_treatment"] != "AsTrue" for f in asked]
-        filled = _padded((column, border, 2 * places + 1, 2 * places + 2, missing), leaves)
         # the leaf that is reached by going right at levels j has the number of the sum of the 2**j
         order = [sum((leaf >> (depth - 1 - j) & 1) << j for j in range(depth)) for leaf in range(leaves)]
         value = scale * np.array(tree["leaf_values"]).reshape(leaves, -1)[order]
-        column, border, left, right, side = filled
-        trees.append(_Nodes(column, border, left, right, side > 0, np.pad(value, ((leaves - 1, 0), (0, 0))), {}))
+        trees.append(_with_leaves((column, border, 2 * places + 1, 2 * places + 2, missing), value, {}))
     return _Ensemble(trees, np.asarray(base))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from apas._optional import require
+from apas._lazy import require
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from apas._atomic import refusing, write_bytes
-from apas._optional import require
+from apas._lazy import require
 from apas.display.progress import Progress
 from apas.errors import ApasError, InputError
 from apas.paper import package_text

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Floats
 from apas.display.plots import save_figure
 from apas.stats.binomial import clopper_pearson

@@ -33,7 +33,7 @@ from apas.errors import InputError, Unsupported
 from apas.metrics.api import Evaluation, evaluate
 from apas.models.feedforward import FeedForward
 from apas.paper.networks import Preparation
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 from apas.shifts.linf import LinfShifts
 from apas.shifts.selection import placed
 from apas.stats import coverage_lower

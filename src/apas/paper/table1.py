@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Bools, Floats
 from apas.certification.api import robust_fraction
 from apas.certification.methods.sampling import Sampling

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from apas._atomic import same_file, write_text
-from apas._optional import require
+from apas._lazy import require
 from apas._random import entropy_of
 from apas._sanitise import for_xml
 from apas._validation import is_path

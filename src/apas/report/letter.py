@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from apas._atomic import write_text
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import shown
 from apas._validation import is_path
 from apas.certification.region import AT_LEAST, AT_MOST, ONE_OF, RowRegion, Span, cells_of, names_of

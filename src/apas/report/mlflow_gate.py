@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from apas._atomic import write_text
-from apas._optional import require
+from apas._lazy import require
 from apas.contracts.audit import AuditReport, Outcome, audit
 from apas.contracts.ledger import Ledger
 from apas.counterfactuals.space.space import FeatureSpace

@@ -19,8 +19,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Capability, Model, Parameters, Scaled, offers
 from apas.models.dense_chain import DenseChain
 from apas.models.forward import ACTIVATIONS
-from apas.shifts.box_rounding import inside_box
-from apas.shifts.norms import inside_ball, projection, steepest_point
+from apas.shifts.geometry import inside_ball, inside_box, projection, steepest_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +56,8 @@ class Ball:
 
     def __post_init__(self) -> None:
         if not 0 < self.p < np.inf or not np.isin(self.radii, (0.0, 1.0)).all():
-            raise InputError(
-                f"`p` of Ball must be above 0 and finite, and `radii` 1 where a parameter moves and 0 elsewhere, "
-                f"got p={self.p!r} and radii {self.radii!r}; a box of any radii is a Box."
-            )
+            told = "`p` of Ball must be above 0 and finite, and `radii` 1 where a parameter moves and 0 elsewhere,"
+            raise InputError(f"{told} got p={self.p!r} and radii {self.radii!r}; a box of any radii is a Box.")
 
     @property
     def hull(self) -> float:

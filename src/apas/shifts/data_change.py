@@ -3,8 +3,6 @@
 It is an L2-regularised logistic regression, or a ridge classifier, on the features that enter it.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import math
@@ -83,7 +81,7 @@ class ChangedTable(EqualByContent):
     no_draws: ClassVar[str] = "no changed table is more likely than another, so nothing is drawn"
 
     @classmethod
-    def from_dict(cls, about: Fields) -> AbsentTable:
+    def from_dict(cls, about: Fields) -> "AbsentTable":
         """What a file holds of the set."""
         about.only(*SETTINGS)
         about.choice("loss", "logistic", "squared")
@@ -285,7 +283,6 @@ class DataChange(ChangedTable):
         return self._behind(model, network, self.X, self.y, self.sample_weight)
 
     def _compare(self, estimator: Any) -> None:
-        """Refuse settings that are not those of a scikit-learn classifier."""
         final = estimator[-1] if hasattr(estimator, "steps") else estimator
         name, given = type(final).__name__, final.get_params()
         if name == "MLPClassifier":
@@ -293,22 +290,18 @@ class DataChange(ChangedTable):
         if name not in CLASSIFIERS:
             others = "LogisticRegression, RidgeClassifier, or the last layer of a network"
             raise Unsupported(f"DataChange speaks of refits of {others}, got a {name}; use apas.ObservedShifts.")
-        own = {"loss": CLASSIFIERS[name], "C": given["C"] if "C" in given else 1 / given["alpha"]}
-        own |= {"class_weight": given["class_weight"], "fit_intercept": given["fit_intercept"]}
+        given |= {"loss": CLASSIFIERS[name], "C": given["C"] if "C" in given else 1 / given["alpha"]}
         told = {"loss": self.loss, "C": self.C, "class_weight": self.class_weight, "fit_intercept": True}
-        told |= {"penalty": "l2", "l1_ratio": 0.0, "positive": False, "multi_class": "auto"}
-        own |= {key: given[key] for key in ("penalty", "positive") if given.get(key, "deprecated") != "deprecated"}
-        own |= {"l1_ratio": given["l1_ratio"]} if given.get("l1_ratio") else {}
+        told |= {"penalty": "l2", "l1_ratio": 0.0, "positive": False}
         if given.get("solver") == "liblinear":
-            raise Unsupported(
-                "DataChange speaks of refits whose intercept is not penalised, got a LogisticRegression by liblinear, "
-                'which penalises it; use solver="newton-cholesky".'
-            )
-        for key, value in own.items():
-            near = key == "C" and math.isclose(value, self.C, rel_tol=1e-12)
-            if value != told[key] and not near:
+            why = "DataChange speaks of refits whose intercept is not penalised, got a LogisticRegression by liblinear,"
+            raise Unsupported(f'{why} which penalises it; use solver="newton-cholesky".')
+        for key, ours in told.items():
+            theirs = given.get(key, "deprecated")
+            unsaid = theirs == "deprecated" or (key == "l1_ratio" and not theirs)
+            if theirs != ours and not unsaid and not (key == "C" and math.isclose(theirs, self.C, rel_tol=1e-12)):
                 must = f"`{key}` of DataChange must be that of the {name}"
-                raise InputError(f"{must}, {value!r}, got {told[key]!r}; refits with other settings are other models.")
+                raise InputError(f"{must}, {theirs!r}, got {ours!r}; refits with other settings are other models.")
 
     def _behind(self, model: Model, network: FeedForward, X: Any, y: Any, sample_weight: Floats | None) -> LastLayer:
         encoded = encoded_rows(model, X)[1]
@@ -329,10 +322,8 @@ class DataChange(ChangedTable):
         columns = [column for group in self.categories for column in group]
         fine = low.shape == high.shape == wide and (low <= high).all() and np.isfinite([low, high]).all()
         if not fine or sorted(set(columns)) != sorted(columns) or not all(0 <= c < wide[0] for c in columns):
-            raise InputError(
-                f"`low`, `high` and `categories` of DataChange must give ranges of the {wide[0]} columns that enter "
-                "the last layer, and name columns of them at most once."
-            )
+            told = f"`low`, `high` and `categories` of DataChange must give ranges of the {wide[0]} columns that enter"
+            raise InputError(f"{told} the last layer, and name columns of them at most once.")
         added = AddedRows(low, high, self.categories, self.C * self.weight * max(by_class))
         return LastLayer(network, problem, added, table)
 

@@ -23,7 +23,7 @@ from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import ABSENT, Described, Model, Parameters, as_model, encoded_rows, offers
-from apas.shifts.box_rounding import box_distances
+from apas.shifts.geometry import box_distances
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -237,10 +237,8 @@ def check_order(p: Any) -> float:
     """Give `p` as a float of at least 0."""
     number = isinstance(p, int | float | np.integer | np.floating) and not isinstance(p, bool)
     if not number or not p >= 0:
-        raise InputError(
-            f"`p` of measure_shift must be a number of at least 0, or math.inf, got {p!r}; 0 counts changes, 1 sums "
-            "them, 2 is the Euclidean distance, inf the largest change."
-        )
+        told = f"`p` of measure_shift must be a number of at least 0, or math.inf, got {p!r};"
+        raise InputError(f"{told} 0 counts changes, 1 sums them, 2 is the Euclidean distance, inf the largest change.")
     return float(p)
 
 
@@ -250,10 +248,8 @@ def _check_same_shapes(base: Parameters, other: Parameters, name: str) -> None:
         if ours is None or theirs is None or ours[1] != theirs[1]:
             found = "has no such tensor" if theirs is None else f"has {theirs[0]} of shape {theirs[1]}"
             wanted = "no further tensor" if ours is None else f"{ours[0]} of shape {ours[1]}"
-            raise InputError(
-                f"{name} must have parameters of the same shapes as the base model, which has {wanted}, but it "
-                f"{found}; compare models of the same architecture."
-            )
+            why = f"{name} must have parameters of the same shapes as the base model, which has {wanted},"
+            raise InputError(f"{why} but it {found}; compare models of the same architecture.")
         if (ours[2] == ABSENT) != (theirs[2] == ABSENT):
             has, found = ("no", "has it") if ours[2] == ABSENT else ("a", "has none")
             told = f"must have the parameters of the base model, which has {has} {ours[0]}, but it {found}"
@@ -273,12 +269,9 @@ def _warn_of_other_differences(base: Model, other: Model, name: str) -> None:
     for key in _SHARED:
         values = (ours.get(key), theirs.get(key))
         if values[0] != values[1] and not (key == "feature_names" and None in values):
-            warnings.warn(
-                f"{name} differs from the base model in more than its parameters ({key.replace('_', ' ')}); the "
-                "distance does not cover that, and no certificate about shifts of parameters does.",
-                GuaranteeWarning,
-                stacklevel=4,
-            )
+            told = f"{name} differs from the base model in more than its parameters ({key.replace('_', ' ')});"
+            bad = "the distance does not cover that, and no certificate about shifts of parameters does."
+            warnings.warn(f"{told} {bad}", GuaranteeWarning, stacklevel=4)
             return
 
 
@@ -326,10 +319,8 @@ def check_labels(
         raise InputError(f"`{name}` of {owner} must hold one label per row of `{of}` ({rows}), got {len(labels)}.")
     unknown = [] if classes is None else [label for label in labels.tolist() if label not in classes]
     if unknown:
-        raise InputError(
-            f"`{name}` of {owner} must hold classes of the model ({', '.join(map(str, classes or ()))}), "
-            f"got {unknown[0]!r}; drop these rows, or train a model that knows the class."
-        )
+        told = f"`{name}` of {owner} must hold classes of the model ({', '.join(map(str, classes or ()))}),"
+        raise InputError(f"{told} got {unknown[0]!r}; drop these rows, or train a model that knows the class.")
     return labels
 
 
@@ -363,10 +354,8 @@ def check_share(fraction: Any, rows: int, owner: str, what: str, argument: str =
         raise InputError(f"`fraction` of {owner} must lie in (0, 1], got {fraction!r}; it is a share of {what}.")
     size = share_of(fraction, rows)
     if size < 1:
-        raise InputError(
-            f"`{argument}` of {owner} must have rows enough, but {float(fraction):g} of {rows} rows is less "
-            f"than one; pass more rows{'' if rows == 0 else f', or a fraction of at least 1/{rows}'}."
-        )
+        told = f"`{argument}` of {owner} must have rows enough, but {float(fraction):g} of {rows} rows is less than"
+        raise InputError(f"{told} one; pass more rows{'' if rows == 0 else f', or a fraction of at least 1/{rows}'}.")
     return size
 
 
@@ -456,10 +445,8 @@ def _check_partial_fit(estimator: Any) -> None:
         told = f"must have partial_fit, but {name} has none{why}; {_advice(estimator)}"
         raise InputError(f"`estimator` of estimate_delta {told}")
     if name == "MLPClassifier" and final.early_stopping:
-        raise InputError(
-            "`estimator` of estimate_delta must not have early_stopping=True, with which scikit-learn refuses "
-            f"partial_fit; {_advice(estimator)}"
-        )
+        said = "`estimator` of estimate_delta must not have early_stopping=True,"
+        raise InputError(f"{said} with which scikit-learn refuses partial_fit; {_advice(estimator)}")
 
 
 def _advice(estimator: Any) -> str:
@@ -486,15 +473,12 @@ def _one_pass(estimator: Any, X: Floats, y: Any, seed: int) -> Any:
         try:
             final.partial_fit(rows, y)
         except ValueError as error:
-            raise InputError(
-                f"`estimator` of estimate_delta must take partial_fit on the new rows, but {type(final).__name__} "
-                f"says: {str(error).splitlines()[0]}; {_advice(estimator)}"
-            ) from error
+            told = f"`estimator` of estimate_delta must take partial_fit on the new rows, but {type(final).__name__}"
+            raise InputError(f"{told} says: {str(error).splitlines()[0]}; {_advice(estimator)}") from error
     return estimator
 
 
 def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[Integers], list[int]]:
-    """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
     if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
         if len(rng) != rounds:
             told = f"must be one seed, or one per round ({rounds}), got {len(rng)}"

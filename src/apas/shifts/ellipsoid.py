@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._fields import Fields
 from apas._random import LARGEST, Stream, standard_normals, unit_ball
 from apas._typing import Bools, Floats
 from apas._validation import check_number
@@ -16,7 +15,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import ABSENT, Dense, Model, Parameters, as_model, encoded_rows, offers
 from apas.shifts.base import NORMAL_WORDS, Ellipsoid, ShiftWords, ball_share, magnitudes
 from apas.shifts.fit_problem import last_layer_rows, slope
-from apas.shifts.selection import ParameterShifts, check_layers, placed, read_names, read_numbers
+from apas.shifts.selection import ParameterShifts, check_layers, placed
 
 #: How far a covariance may be from symmetric, relative to its largest entry.
 SYMMETRIC = 1e-9
@@ -55,7 +54,6 @@ class EllipsoidShifts(ParameterShifts):
     layers: Any = field(default=None, kw_only=True)
     distribution: str = field(default="uniform", kw_only=True)
     kind: ClassVar[str] = "ellipsoid"
-    _owner: ClassVar[str] = "EllipsoidShifts"
 
     def __post_init__(self) -> None:
         try:
@@ -188,19 +186,5 @@ class EllipsoidShifts(ParameterShifts):
         """Everything needed to build the set again, as JSON values."""
         told = super().to_dict()
         return {key: told[key] for key in ("kind", "layers", "distribution", "covariance")}
-
-    @classmethod
-    def from_dict(cls, about: Fields) -> Self:
-        """The set that a file describes."""
-        about.only("kind", "layers", "distribution", "covariance")
-        given = read_numbers(about, "covariance", about.items("covariance"))
-        kept = about.choice("distribution", "uniform", "normal")
-        return cls(given, layers=read_names(about, "layers"), distribution=kept)
-
-    def __repr__(self) -> str:
-        shown = [f"{len(self._lower)} x {len(self._lower)} covariance"]
-        shown += [f"layers={self.layers!r}"] if self.layers is not None else []
-        shown += [f"distribution={self.distribution!r}"] if self.distribution != "uniform" else []
-        return f"EllipsoidShifts({', '.join(shown)})"
 
     _lower: Floats = field(init=False)

@@ -5,11 +5,10 @@ order they are added; eigenvalues by a Cholesky factorisation that succeeds with
 function by `RELATIVE`, which is 500 times what libraries grant it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -124,23 +123,23 @@ class FitProblem:
                 break
         return np.asarray(theta)
 
-    def without(self, rows: Indices) -> FitProblem:
+    def without(self, rows: Indices) -> Self:
         """The problem on the data without some rows."""
         weights = self.weights.copy()
         weights[rows] = 0.0  # a loss that does not count is as good as none
         return replace(self, weights=weights)
 
-    def relabelled(self, rows: Indices) -> FitProblem:
+    def relabelled(self, rows: Indices) -> Self:
         """The problem on the data with the other label of some rows."""
         y, weights = self.y.copy(), self.weights.copy()
         y[rows], weights[rows] = self.other[rows], self.turned[rows]
         return replace(self, y=y, weights=weights)
 
-    def with_copies(self, row: Floats, label: float, weight: float, count: int) -> FitProblem:
+    def with_copies(self, row: Floats, label: float, weight: float, count: int) -> Self:
         """The problem on the data with so many copies of one row more: one of so many times the weight."""
         parts = (self.Z, row[None]), (self.y, [label]), (self.weights, [count * weight]), (self.turned, [0.0])
         Z, y, weights, turned = (np.concatenate(part) for part in parts)
-        return FitProblem(Z, y, weights, turned, self.logistic)
+        return type(self)(Z, y, weights, turned, self.logistic)
 
 
 def expit(m: Floats) -> Floats:

@@ -32,7 +32,6 @@ class GaussianShifts(ScaledShifts):
     'each of 2 weights moves by an independent normal number of standard deviation delta, 1 fixed'
     """
 
-    _owner: ClassVar[str] = "GaussianShifts"
     kind: ClassVar[str] = "gaussian"
     words: ClassVar[ShiftWords] = NORMAL_WORDS
 

@@ -1,13 +1,10 @@
 """`JointShifts`: the model changes, and the explanation is carried out imprecisely, both at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._fields import EqualByContent, Fields
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
@@ -17,10 +14,11 @@ from apas.shifts import base as sets
 from apas.shifts.base import Box, ShiftSet, ShiftWords, coordinates, magnitudes
 from apas.shifts.linf import LinfShifts
 from apas.shifts.noise import ENCODED, PLAIN, InputNoise
+from apas.shifts.selection import SetBySettings
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JointShifts(EqualByContent):
+class JointShifts(SetBySettings):
     """Every model of one set, asked about every row that noise can make of the explanation.
 
     Delta is the size of both: parameters move as `parameters` says, features as `row` says; to let one move further
@@ -54,12 +52,8 @@ class JointShifts(EqualByContent):
 
     def __post_init__(self) -> None:
         given, row = self.parameters, self.row
-        if (
-            isinstance(given, type)
-            or not offers(given, ShiftSet)
-            or offers(given, sets.OtherMoves)
-            or offers(given, sets.Listed)
-        ):
+        other = offers(given, sets.OtherMoves) or offers(given, sets.Listed)
+        if isinstance(given, type) or not offers(given, ShiftSet) or other:
             must = "must be a set that moves the parameters of a model, such as LinfShifts()"
             raise InputError(f"`parameters` of JointShifts {must}, got {given!r}.")
         if not isinstance(row, InputNoise):
@@ -73,12 +67,7 @@ class JointShifts(EqualByContent):
 
     def _apart(self, both: Parameters) -> tuple[Parameters, Parameters]:
         cut = next(i for i, layer in enumerate(both.layers) if layer in (ENCODED, PLAIN) and both.shapes[i] == ())
-        tensors = [both.tensor(i) for i in range(len(both.shapes))]
-        parts = []
-        for some in (slice(0, cut), slice(cut, None)):
-            named: dict[str, Any] = {"names": both.names[some], "kinds": both.kinds[some]}
-            parts.append(Parameters.from_arrays(tensors[some], layers=both.layers[some], **named))
-        return parts[0], parts[1]
+        return both.part(slice(cut)), both.part(slice(cut, None))
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter and each feature moves when delta is 1."""
@@ -159,12 +148,3 @@ class JointShifts(EqualByContent):
     @staticmethod
     def _of_row(words: str) -> str:
         return words.removesuffix("; the model does not move")
-
-    @classmethod
-    def from_dict(cls, about: Fields) -> JointShifts:
-        """The set that a file describes."""
-        about.only("kind", "parameters", "row")
-        return cls(parameters=sets.KINDS.read(about.inner("parameters")), row=sets.KINDS.read(about.inner("row")))
-
-    def __repr__(self) -> str:
-        return f"JointShifts(parameters={self.parameters!r}, row={self.row!r})"

@@ -47,7 +47,6 @@ class LinfShifts(BoxedShifts):
         With `relative`: the least magnitude a parameter is taken to have.
     """
 
-    _owner: ClassVar[str] = "LinfShifts"
     kind: ClassVar[str] = "linf"
     order: ClassVar[float] = math.inf
 
@@ -108,23 +107,16 @@ def uniform_sum_share(sizes: Floats, level: float, decides: float | None = None)
         k = np.arange(2 * done + 1, 2 * terms, 2.0)
         factors = np.sinc(k[:, None] * rates).prod(axis=1)
         total += float((np.sin(math.pi * level / period * k) / k * factors).sum())
-        error = _truncated(slopes, 2 * terms + 1) + _rounded(len(sizes), terms)
+        # what the terms that are left out can add, with a thousandth to spare, since logarithms of up to thousands of
+        # factors are off in their last digits
+        first, j = 2 * terms + 1, np.arange(1, len(slopes) + 1)
+        logs = slopes - (j + 1) * math.log(first) + np.log1p(first / (2 * j))
+        error = 2 / math.pi * math.exp(min(0.0, float(logs.min()))) * 1.001
+        # what rounding can add: with units of 2**-53, each factor is off by less than 24 and a sine of x by 4 x + 8;
+        # the terms are divided by k, the reciprocals of which add up to less than 1 + log(terms)
+        error += 2.0**-53 * 24 * ((len(sizes) + 2) * (1 + math.log(terms)) + terms)
         low, high = max(low, 0.5 + 2 / math.pi * total - error), min(high, 0.5 + 2 / math.pi * total + error)
         done = terms
         if high - low <= 2 * CLOSE or (decides is not None and not low < decides <= high):
             break
     return low, high
-
-
-def _truncated(slopes: Floats, first: int) -> float:
-    """What the terms from number `first` on can add to the share."""
-    j = np.arange(1, len(slopes) + 1)
-    logs = slopes - (j + 1) * math.log(first) + np.log1p(first / (2 * j))
-    # a thousandth to spare, since logarithms of up to thousands of factors are off in their last digits
-    return 2 / math.pi * math.exp(min(0.0, float(logs.min()))) * 1.001
-
-
-def _rounded(count: int, terms: int) -> float:
-    """What rounding can add: with units of 2**-53, each factor is off by less than 24 and a sine of x by 4 x + 8."""
-    # the terms are divided by k, the reciprocals of which add up to less than 1 + log(terms)
-    return 2.0**-53 * 24 * ((count + 2) * (1 + math.log(terms)) + terms)

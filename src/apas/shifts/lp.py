@@ -1,7 +1,5 @@
 """`LpShifts`, balls of shifts: all parameters together move by at most delta, measured by an L_p norm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,20 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._fields import Fields
 from apas._random import Stream, unit_ball
 from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Parameters
 from apas.shifts.base import Ball, Ends, ball_share, outward_share
-from apas.shifts.norms import lp_norm, within_ball
-from apas.shifts.selection import ALL_KINDS, ParameterShifts, check_kinds, check_layers, placed, read_kinds, read_names
+from apas.shifts.geometry import lp_norm, within_ball
+from apas.shifts.selection import ALL_KINDS, ParameterShifts, check_kinds, check_layers, placed
 
 #: The smallest p: below it, the root of a sum rounded to nearest has few digits left.
 LEAST = 0.001
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LpShifts(ParameterShifts):
     """Every model whose parameters, as one vector, differ from the base model's by at most `delta` in the L_p norm.
 
@@ -52,7 +49,6 @@ class LpShifts(ParameterShifts):
     kinds: tuple[str, ...] = field(default=ALL_KINDS, kw_only=True)
     layers: Sequence[str | int] | None = field(default=None, kw_only=True)
     kind: ClassVar[str] = "lp"
-    _owner: ClassVar[str] = "LpShifts"
 
     def __post_init__(self) -> None:
         kinds, layers = check_kinds(self.kinds, "LpShifts"), check_layers(self.layers)
@@ -121,18 +117,6 @@ class LpShifts(ParameterShifts):
         mover = f"{movers} {what} together move" if movers > 1 else f"the one parameter chosen from the {what} moves"
         norm = "norm" if self.p >= 1 else "quasi-norm"
         return f"the ball in which {mover} by at most delta in the L{self.p:.15g} {norm}{self._still(parameters)}"
-
-    @classmethod
-    def from_dict(cls, about: Fields) -> LpShifts:
-        """The set that a file describes."""
-        about.only("kind", "p", "kinds", "layers")
-        return cls(about.number("p"), kinds=read_kinds(about), layers=read_names(about, "layers"))
-
-    def __repr__(self) -> str:
-        shown = [f"{self.p:.17g}" if self.p.is_integer() else repr(self.p)]
-        shown += [f"kinds={self.kinds!r}"] if self.kinds != ALL_KINDS else []
-        shown += [f"layers={self.layers!r}"] if self.layers is not None else []
-        return f"LpShifts({', '.join(shown)})"
 
 
 def _check_order(p: Any) -> float:

@@ -1,7 +1,5 @@
 """`InputNoise`, noise on the rows: the explanation is carried out imprecisely, while the model stays as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._fields import EqualByContent, Fields
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas._validation import read_only
@@ -18,7 +15,7 @@ from apas.models.base import Dense, Model, Named, Parameters, Raw, ReadsCells, S
 from apas.models.dense_chain import DenseChain
 from apas.models.predictor import is_coded
 from apas.shifts.base import Box, ShiftWords, magnitudes
-from apas.shifts.selection import placed, position_of, read_factors, read_names, read_numbers, scalar
+from apas.shifts.selection import SetBySettings, placed, position_of, scalar
 
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
@@ -30,8 +27,8 @@ PLAIN = "input"
 NEARLY = 1 + 1e-12
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class InputNoise(EqualByContent):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class InputNoise(SetBySettings):
     """Every row moves by noise that is uniform on a box; the model does not move.
 
     It answers whether an explanation still works if it is carried out imprecisely. Feature j of a row moves by at most
@@ -159,10 +156,8 @@ class InputNoise(EqualByContent):
         fixed = is_coded(X).any(axis=0) & (self.radii(what) > 0)
         if fixed.any():
             name = what.names[int(fixed.argmax())]
-            raise InputError(
-                f"`features` of InputNoise must name columns of numbers, but {name!r} holds categories or missing "
-                "cells, which cannot move by a little; name the others."
-            )
+            told = f"`features` of InputNoise must name columns of numbers, but {name!r} holds categories or missing"
+            raise InputError(f"{told} cells, which cannot move by a little; name the others.")
         for size, rows, wanted in by_delta(delta, target, len(X)):
             noise = self._noise(model, directions, size)
             count = max(1, NUMBERS // max(1, X[rows].size))
@@ -210,29 +205,12 @@ class InputNoise(EqualByContent):
         stepping = f", {_some(whole)} in whole steps" if whole else ""
         return f"the box in which {what} of the row moves by at most {size}{stepping}; the model does not move"
 
-    @classmethod
-    def from_dict(cls, about: Fields) -> InputNoise:
-        """The set that a file describes."""
-        about.only("kind", "scale", "features", "integers")
-        integers = None if about.is_null("integers") else read_factors(about.inner("integers"))
-        scale = about.any("scale")
-        if scale is not None:
-            mapped = isinstance(scale, dict)
-            scale = read_factors(about.inner("scale")) if mapped else read_numbers(about, "scale", scale)
-        return cls(scale=scale, features=read_names(about, "features"), integers=integers)
-
-    def __repr__(self) -> str:
-        shown = [f"{n}={getattr(self, n)!r}" for n in ("features", "integers") if getattr(self, n) is not None]
-        shown = (["scale=..."] if self.scale is not None else []) + shown
-        return f"InputNoise({', '.join(shown)})"
-
 
 def _place(parameters: Parameters, feature: Any, argument: str) -> int:
     return position_of(parameters.names, feature, f"`{argument}` of InputNoise", "features", _some(parameters.names, 8))
 
 
 def _check_scale(scale: Any) -> Any:
-    """The scale as finite numbers of at least 0, copied from what may change."""
     if scale is None:
         return None
     message = f"`scale` of InputNoise must hold finite numbers of at least 0, one or one per feature, got {scale!r}."

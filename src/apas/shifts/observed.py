@@ -1,12 +1,10 @@
 """`ObservedShifts`, models that exist: checkpoints, or what a training process has made, in place of shifts."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -47,14 +45,14 @@ class ListedModels:
         return {"kind": "observed", "models": list(self.digests), "process": self.process, **order}
 
     @classmethod
-    def from_dict(cls, about: Fields) -> AbsentModels:
+    def from_dict(cls, about: Fields) -> "AbsentModels":
         """What a file holds of the models."""
         about.only("kind", "models", "process", "order")
         process = None if about.is_null("process") else about.text("process")
         in_order = "order" in about.content and about.choice("order", "training") == "training"
         return AbsentModels(about.digests("models"), process, in_order)
 
-    def with_models(self, models: Sequence[Any]) -> ObservedShifts:
+    def with_models(self, models: Sequence[Any]) -> "ObservedShifts":
         """The set with its models, which must be the very ones."""
         found = ObservedShifts(models, process=self.process, in_order=self.in_order)
         if found.digests != self.digests:
@@ -146,7 +144,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         n_jobs: int = 1,
         rng: int | np.random.Generator | None = None,
         folder: str | os.PathLike[str] | None = None,
-    ) -> ObservedShifts:
+    ) -> Self:
         """Refits that are trained one after another, until `certify` has decided every row.
 
         Parameters
@@ -204,7 +202,7 @@ class ObservedShifts(ListedModels, EqualByContent):
     def __len__(self) -> int:
         return len(self.models)
 
-    def with_models(self, models: Sequence[Any]) -> ObservedShifts:
+    def with_models(self, models: Sequence[Any]) -> "ObservedShifts":
         """Other models of the same process."""
         return ObservedShifts(models, process=self.process, in_order=self.in_order)
 
@@ -232,10 +230,8 @@ class ObservedShifts(ListedModels, EqualByContent):
             ours, theirs = (_describe(one).get("preprocessing") for one in (model, other))
             if doubt or theirs != ours:
                 what = f"is not identified: {doubt}" if doubt else "has another preprocessing"
-                raise InputError(
-                    f"`X` of ObservedShifts.margins must be rows that every model reads alike, but `models[{number}]` "
-                    f"{what}; pass rows in the user's units to point_margins."
-                )
+                told = "`X` of ObservedShifts.margins must be rows that every model reads alike, but"
+                raise InputError(f"{told} `models[{number}]` {what}; pass rows in the user's units to point_margins.")
             return X
 
         return self._margins(model, rows, X, target, directions, delta)
@@ -246,7 +242,15 @@ class ObservedShifts(ListedModels, EqualByContent):
         return self._margins(model, self._reader(points), encoded, target, directions, delta)
 
     def _reader(self, points: Any) -> _Rows:
-        kept = self._kept(points)
+        """What models make of rows in the user's units; of the same few ones as the last time it is kept."""
+        kept: dict[int, Floats] = {}
+        if len(points) * len(self) <= KEPT and (is_frame(points) or isinstance(points, np.ndarray)):
+            last, kept = vars(self).get("_last", (None, {}))
+            same = type(last) is type(points) and last.shape == points.shape
+            # by what they hold: the same table may have been changed since
+            if not same or not (last.equals(points) if is_frame(points) else np.array_equal(last, points)):
+                kept = {}
+                vars(self)["_last"] = points.copy(), kept
 
         def rows(number: int, other: Model) -> Floats:
             try:
@@ -257,18 +261,6 @@ class ObservedShifts(ListedModels, EqualByContent):
                 raise InputError(f"`models[{number}]` of ObservedShifts cannot read the rows: {error}") from error
 
         return rows
-
-    def _kept(self, points: Any) -> dict[int, Floats]:
-        """What models made of the same rows the last time, to be filled; nothing if there are many."""
-        if len(points) * len(self) > KEPT or not (is_frame(points) or isinstance(points, np.ndarray)):
-            return {}
-        last, kept = vars(self).get("_last", (None, {}))
-        same = type(last) is type(points) and last.shape == points.shape
-        # by what they hold: the same table may have been changed since
-        if not same or not (last.equals(points) if is_frame(points) else np.array_equal(last, points)):
-            kept = {}
-            vars(self)["_last"] = points.copy(), kept
-        return kept  # type: ignore[no-any-return]
 
     def _margins(self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: Sizes) -> Floats:
         numbers = directions[:, 0].astype(int).tolist()
@@ -313,10 +305,8 @@ class ObservedShifts(ListedModels, EqualByContent):
         ours, theirs = _describe(model), _describe(other)
         if model.parameters.shapes != other.parameters.shapes or ours != theirs:
             what = next((key for key in ours if ours[key] != theirs.get(key)), "layout")
-            raise InputError(
-                f"`delta` must be 1 for ObservedShifts whose models differ from the base model in more than the values "
-                f"of its parameters, but the {what} of `models[{number}]` is another; pass delta=1."
-            )
+            why = "`delta` must be 1 for ObservedShifts whose models differ from the base model in more than the values"
+            raise InputError(f"{why} of its parameters, but the {what} of `models[{number}]` is another; pass delta=1.")
         return np.asarray(other.parameters.values - model.parameters.values)
 
     def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:

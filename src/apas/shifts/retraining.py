@@ -1,7 +1,5 @@
 """Refits: `retrain` makes independent ones of a training process, in memory or in a folder."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect
@@ -12,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from apas._atomic import write_text
+from apas._atomic import refusing, write_text
 from apas._fields import Fields, parse_json
 from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
@@ -43,7 +41,7 @@ class RetrainedModels(list[Model]):
         self.process, self.entropy = process, entropy
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> RetrainedModels:
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written."""
         kept = RefitFolder(folder)
         models = kept.read_all()
@@ -53,8 +51,8 @@ class RetrainedModels(list[Model]):
     @overload
     def __getitem__(self, index: SupportsIndex) -> Model: ...
     @overload
-    def __getitem__(self, index: slice) -> RetrainedModels: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> Model | RetrainedModels:
+    def __getitem__(self, index: slice) -> "RetrainedModels": ...
+    def __getitem__(self, index: SupportsIndex | slice) -> "Model | RetrainedModels":
         if isinstance(index, slice):  # models taken by their number are draws of the same process
             return RetrainedModels(super().__getitem__(index), self.process, self.entropy)
         return super().__getitem__(index)
@@ -160,14 +158,19 @@ def retrain(
 def _prepare(
     estimator: Any, X: Any, y: Any, n_models: int, *, bootstrap: Any, fraction: Any, when: Any, window: Any, keep: Any,
     warm_start: Any, rng: Any, folder: Any,
-) -> tuple[_Recipe, RefitFolder | None]:  # fmt: skip
+) -> "tuple[_Recipe, RefitFolder | None]":  # fmt: skip
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
     options: dict[str, Any] = {}
     if offers(estimator, FromEstimator):
         estimator, options = estimator.estimator, estimator.read_options
     _check_estimator(estimator, bool(warm_start))
-    _check_keep(keep, estimator)
+    if keep is not None:
+        if keep != "preprocessing":
+            raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
+        if distance.final_step(estimator) is estimator or len(estimator) < 2:
+            raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
+        distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
     try:
         rows = X if hasattr(X, "shape") else np.asarray(X)
     except ValueError:
@@ -257,7 +260,6 @@ class _Sample:
 
 
 def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, int]:
-    """The number of each row's period, in their order, and the length of a window."""
     if when is None and window is None:
         return None, 0
     if when is None or window is None:
@@ -275,16 +277,6 @@ def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, i
     if length > len(distinct):
         raise InputError(f"`window` of retrain must be at most the number of periods ({len(distinct)}), got {length}.")
     return periods.astype(np.int64), length
-
-
-def _check_keep(keep: Any, estimator: Any) -> None:
-    if keep is None:
-        return
-    if keep != "preprocessing":
-        raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
-    if distance.final_step(estimator) is estimator or len(estimator) < 2:
-        raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
-    distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
 
 
 @dataclass(frozen=True)
@@ -317,10 +309,8 @@ class _Recipe:
                 first = (str(error).splitlines() or [""])[0]
                 if not (first and isinstance(error, ValueError)):  # a KeyError says no more than the key
                     first = f"{type(error).__name__} {first}".strip()
-                raise InputError(
-                    f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out, so mend "
-                    "the training, or pass data on which it works."
-                ) from error
+                told = f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out,"
+                raise InputError(f"{told} so mend the training, or pass data on which it works.") from error
         return model, [(w.category, str(w.message)) for w in caught]
 
     def attempt(self, i: int) -> tuple[Any, _Caught] | InputError:
@@ -362,10 +352,8 @@ class _Recipe:
         """A fingerprint of all that makes a model besides rows and seed: settings, and what is gone on from."""
         told = _settings(self.estimator)
         periods = None if self.sample.periods is None else distance.data_digest(self.sample.periods)
-        fitted = (
-            model_digest(distance.read_model(self.estimator, "`estimator`")) if self.warm_start or self.keep else None
-        )
-        options = canonical(self.options)
+        start = distance.read_model(self.estimator, "`estimator`") if self.warm_start or self.keep else None
+        fitted, options = None if start is None else model_digest(start), canonical(self.options)
         form = json.dumps([told, periods, fitted, options, canonical(self.sample.fraction)], sort_keys=True)
         return hashlib.sha256(form.encode()).hexdigest()
 
@@ -411,15 +399,11 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
             f"`estimator` of retrain must be a scikit-learn classifier or a function (X, y, seed) -> model, got {what}."
         )
     if getattr(distance.final_step(estimator), "settings_lost_", False):
-        raise InputError(
-            "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them; "
-            "save it with apas.save_model(model, 'model.apas') in the program that trained it."
-        )
+        why = "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them;"
+        raise InputError(f"{why} save it with apas.save_model(model, 'model.apas') in the program that trained it.")
     if hasattr(estimator, "fit") and not hasattr(estimator, "get_params"):
-        raise InputError(
-            f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not; "
-            "pass a function (X, y, seed) that makes and trains one."
-        )
+        why = f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not;"
+        raise InputError(f"{why} pass a function (X, y, seed) that makes and trains one.")
     if not warm_start:
         return
     if not hasattr(estimator, "fit"):
@@ -435,9 +419,8 @@ def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
     """The trained models by number as models; what reading several of them warns about is said once."""
 
     def read(model: Any, name: str) -> Model:
-        return (
-            distance.read_model(model, name) if offers(model, Predicts) or not options else as_model(model, **options)
-        )
+        told = bool(options) and not offers(model, Predicts)
+        return as_model(model, **options) if told else distance.read_model(model, name)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -456,12 +439,9 @@ def _report(caught: list[_Caught], models: list[Model]) -> None:
         kept = "they are kept, since a process that leaves some out is another process"
         warnings.warn(f"{count} of {len(models)} trainings of retrain {what}; {kept}.", kind, stacklevel=3)
     if len(models) > 1 and len({model_digest(model) for model in models}) == 1:
-        warnings.warn(
-            f"all {len(models)} models of retrain are the same, since nothing in this process is random; let it draw "
-            "rows (bootstrap=True), or use an estimator with a random_state.",
-            GuaranteeWarning,
-            stacklevel=3,
-        )
+        told = f"all {len(models)} models of retrain are the same, since nothing in this process is random;"
+        advice = "let it draw rows (bootstrap=True), or use an estimator with a random_state."
+        warnings.warn(f"{told} {advice}", GuaranteeWarning, stacklevel=3)
 
 
 MANIFEST = "refits.json"
@@ -505,16 +485,12 @@ class RefitFolder:
         ours = process, recipe, entropy
         for what, told, here in zip(("process", "settings", "seed"), ours, self.recipe or ours, strict=True):
             if told != here:
-                raise InputError(
-                    f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what} "
-                    f"{'are' if what == 'settings' else 'is'} another; name another folder."
-                )
+                why = f"`folder` of retrain must be for these refits, but {str(self.path)!r} holds others: their {what}"
+                raise InputError(f"{why} {'are' if what == 'settings' else 'is'} another; name another folder.")
         self.recipe, self.count = ours, max(count, self.count)
-        try:
+        with refusing("`folder` of retrain cannot be written"):
             self.path.mkdir(parents=True, exist_ok=True)
             self._write()
-        except OSError as error:
-            raise InputError(f"`folder` of retrain cannot be written: {error.strerror or error}.") from None
 
     def _write(self) -> None:
         process, recipe, entropy = self.recipe or ("", "", 0)

@@ -4,9 +4,9 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, ClassVar, Self
+from dataclasses import MISSING, dataclass, field, fields
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,8 @@ from apas._random import Stream
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
-from apas.shifts.box_rounding import box_distances, within_box
+from apas.shifts.base import KINDS
+from apas.shifts.geometry import box_distances, within_box
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")
@@ -36,23 +37,16 @@ def check_layers(layers: Any) -> tuple[str | int, ...] | None:
     return None if layers is None else tuple(scalar(layer) for layer in _listed(layers))
 
 
-def position(names: Sequence[str], key: Any) -> int | None:
-    """Where a name stands, or what an index means; None if it is neither."""
-    if isinstance(key, str) and key in names:
-        return names.index(key)
-    if isinstance(key, str) and re.fullmatch(r"-?\d{1,9}", key):
-        key = int(key)  # an index that has been through JSON, where keys are texts
-    known = isinstance(key, int) and not isinstance(key, bool) and -len(names) <= key < len(names)
-    return key % len(names) if known else None
-
-
 def position_of(names: Sequence[str], key: Any, argument: str, what: str, shown: str | None = None) -> int:
     """Where a name stands, or what an index means; refused if it is neither."""
-    place = position(names, key)
-    if place is None:
+    if isinstance(key, str) and key in names:
+        return names.index(key)
+    # an index that has been through JSON is a text, as keys are there
+    index = int(key) if isinstance(key, str) and re.fullmatch(r"-?\d{1,9}", key) else key
+    if not isinstance(index, int) or isinstance(index, bool) or not -len(names) <= index < len(names):
         told = f"must name {what} of the model ({shown or ', '.join(names)}) or index them (0 to {len(names) - 1})"
         raise InputError(f"{argument} {told}, got {key!r}.")
-    return place
+    return index % len(names)
 
 
 @lru_cache(maxsize=256)
@@ -83,10 +77,85 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
-class ParameterShifts(EqualByContent, ABC):
+def _read_kinds(about: Fields, key: str) -> tuple[str, ...]:
+    return tuple(Fields({key: k}, about.where).choice(key, "weight", "bias") for k in about.items(key))
+
+
+def _read_names(about: Fields, key: str) -> list[Any] | None:
+    """Names or indices of layers or features that a file lists; None for all."""
+    if about.is_null(key):
+        return None
+    names = about.items(key)
+    if not names or not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
+        raise about.wrong(key, "a list of names or indices")
+    return names
+
+
+def _read_factors(about: Fields, key: str) -> Any:
+    """A number, one per name, or a list of nested lists of them, each of one shape; None where they go without saying.
+
+    A step per feature is never anything else than a number per name.
+    """
+    value = about.any(key)
+    if isinstance(value, dict) or (key == "integers" and value is not None):
+        return {name: about.inner(key).number(name) for name in about.object(key)}
+    if isinstance(value, list):
+        return [_read_numbers(about, key, part) for part in value]
+    return None if value is None else _read_numbers(about, key, value)
+
+
+def _read_numbers(about: Fields, key: str, value: Any) -> Any:
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or (as_number(value) is None and not isinstance(value, list)):
+        raise about.wrong(key, "numbers, in lists of one shape")
+    return found if found.ndim else float(found)
+
+
+#: How a setting of a shift set is read from a file, by its name.
+_READERS: dict[str, Callable[[Fields, str], Any]] = {
+    **dict.fromkeys(("p", "floor"), Fields.number),
+    **dict.fromkeys(("layers", "features"), _read_names),
+    **dict.fromkeys(("scale", "integers"), _read_factors),
+    **dict.fromkeys(("parameters", "row"), lambda about, key: KINDS.read(about.inner(key))),
+    "kinds": _read_kinds,
+    "relative": Fields.flag,
+    "count": partial(Fields.integer, least=1),
+    "covariance": lambda about, key: _read_numbers(about, key, about.items(key)),
+    "distribution": lambda about, key: about.choice(key, "uniform", "normal"),
+}
+
+
+class SetBySettings(EqualByContent):
+    """A set that its settings, which are its fields, say all about."""
+
+    @classmethod
+    def from_dict(cls: Any, about: Fields) -> Any:
+        """The set that a file describes."""
+        names = [f.name for f in fields(cls) if f.init]
+        about.only("kind", *names)
+        return cls(**{name: _READERS[name](about, name) for name in names})
+
+    def __repr__(self: Any) -> str:
+        needed, others = list[str](), list[str]()
+        settings = [f for f in fields(self) if f.init]
+        for f in sorted(settings, key=lambda f: f.name == "scale" and f is not settings[0]):
+            value = getattr(self, f.name)
+            if f.default is MISSING:  # it comes without its name, and a matrix by its size
+                size = " x ".join(map(str, np.shape(value)))
+                needed.append(f"{size} {f.name}" if size else f"{value:.17g}" if value == int(value) else repr(value))
+            elif f.name == "scale" and value is not None:
+                others.append("scale=...")
+            elif value != f.default:
+                others.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(needed + others)})"
+
+
+class ParameterShifts(SetBySettings, ABC):
     """What sets share that move parameters of a model: those of some kinds, in some layers."""
 
-    _owner: ClassVar[str]
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None
 
@@ -96,7 +165,7 @@ class ParameterShifts(EqualByContent, ABC):
 
     def _layer(self, parameters: Parameters, layer: str | int, argument: str) -> str:
         names = parameters.layer_names
-        return names[position_of(names, layer, f"`{argument}` of {self._owner}", "layers")]
+        return names[position_of(names, layer, f"`{argument}` of {type(self).__name__}", "layers")]
 
     def _chosen(self, parameters: Parameters) -> set[str]:
         if self.layers is None:
@@ -148,19 +217,24 @@ class ScaledShifts(ParameterShifts):
     def __post_init__(self) -> None:
         # as checked, and copied from what may change; the dictionary, since attributes of the set are frozen
         own = vars(self)
-        own |= {"kinds": check_kinds(self.kinds, self._owner), "layers": check_layers(self.layers)}
-        own |= {"scale": _copy(self.scale, self._owner), "relative": scalar(self.relative), "floor": scalar(self.floor)}
+        own |= {"kinds": check_kinds(self.kinds, type(self).__name__), "layers": check_layers(self.layers)}
+        own |= {
+            "scale": _copy(self.scale, type(self).__name__),
+            "relative": scalar(self.relative),
+            "floor": scalar(self.floor),
+        }
         if not isinstance(self.relative, bool | np.bool_):
-            raise InputError(f"`relative` of {self._owner} must be True or False, got {self.relative!r}.")
+            raise InputError(f"`relative` of {type(self).__name__} must be True or False, got {self.relative!r}.")
         floor = self.floor
         number = isinstance(floor, int | float | np.number) and not isinstance(floor, bool)
         if not number or not 0.0 <= floor < np.inf or (floor and not self.relative):
-            raise InputError(f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {floor!r}.")
+            raise InputError(
+                f"`floor` of {type(self).__name__} must be at least 0 and goes with relative=True, got {floor!r}."
+            )
         own["floor"] = float(floor) + 0.0  # one spelling of each number, as sets are hashed: not 1, and not -0.0
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
     def _plain(self, parameters: Parameters) -> bool:
-        """Whether every parameter moves by delta itself, and none is absent."""
         return self.is_whole and ABSENT not in parameters.kinds
 
     def radii(self, parameters: Parameters) -> Floats:
@@ -187,9 +261,15 @@ class ScaledShifts(ParameterShifts):
                     if layer == name:
                         factors[part] = factor
         elif self.scale is not None:
-            factors = _flat_scale(self.scale, parameters, self._owner)
+            arrays: Any = self.scale
+            shapes = [a.shape for a in arrays]
+            if shapes != [()] * len(parameters) and shapes != list(parameters.shapes):
+                wanted = f"a factor per layer, one array per tensor of shapes {list(parameters.shapes)}"
+                wanted += f", or one vector of {len(parameters)} factors"
+                raise InputError(f"`scale` of {type(self).__name__} must be {wanted}, got shapes {shapes[:6]}.")
+            factors = np.concatenate([a.ravel() for a in arrays])
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
-            raise InputError(f"`scale` of {self._owner} must hold finite numbers of at least 0.")
+            raise InputError(f"`scale` of {type(self).__name__} must hold finite numbers of at least 0.")
         return factors
 
     def _drawn(
@@ -227,23 +307,6 @@ class ScaledShifts(ParameterShifts):
         why = f", {zeros} that {'is' if zeros == 1 else 'are'} 0 and so cannot move ({named})"
         return self._still(parameters, zeros) + (why if zeros else "")
 
-    @classmethod
-    def from_dict(cls, about: Fields, **more: Any) -> Self:
-        """The set that a file describes; `more` are further fields, as they were read."""
-        about.only("kind", "relative", "kinds", "layers", "scale", "floor", *more)
-        scale = about.any("scale")
-        if isinstance(scale, dict):
-            scale = read_factors(about.inner("scale"))
-        elif scale is not None:
-            scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
-        options = {"layers": read_names(about, "layers"), "scale": scale, "floor": about.number("floor"), **more}
-        return cls(relative=about.flag("relative"), kinds=read_kinds(about), **options)
-
-    def __repr__(self) -> str:
-        shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
-        shown += ["scale=..."] if self.scale is not None else []
-        return f"{self._owner}({', '.join(shown)})"
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoxedShifts(ScaledShifts):
@@ -263,40 +326,6 @@ class BoxedShifts(ScaledShifts):
             return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
 
 
-def read_kinds(about: Fields) -> tuple[str, ...]:
-    """Kinds of parameters that a file names."""
-    return tuple(Fields({"kinds": k}, about.where).choice("kinds", "weight", "bias") for k in about.items("kinds"))
-
-
-def read_names(about: Fields, key: str) -> list[Any] | None:
-    """Names or indices of layers or features that a file lists; None for all."""
-    if about.is_null(key):
-        return None
-    names = about.items(key)
-    if not names or not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
-        raise about.wrong(key, "a list of names or indices")
-    return names
-
-
-def read_factors(about: Fields) -> dict[str | int, float]:
-    """A number per name."""
-    return {key: about.number(key) for key in about.content}
-
-
-def read_numbers(about: Fields, key: str, value: Any) -> Any:
-    """A number, or nested lists of numbers of one shape."""
-    try:
-        found = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None or (as_number(value) is None and not isinstance(value, list)):
-        raise about.wrong(key, "numbers, in lists of one shape")
-    return found if found.ndim else float(found)
-
-
-_DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}
-
-
 def _copy(scale: Any, owner: str) -> Any:
     if isinstance(scale, Mapping):
         return {scalar(key): _factor(value) for key, value in scale.items()}
@@ -311,13 +340,3 @@ def _factor(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return np.nan  # refused together with other numbers that are not finite
-
-
-def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> Floats:
-    if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
-        return np.array(arrays)
-    if [a.shape for a in arrays] != list(parameters.shapes):
-        wanted = f"a factor per layer, one array per tensor of shapes {list(parameters.shapes)}"
-        wanted += f", or one vector of {len(parameters)} factors"
-        raise InputError(f"`scale` of {owner} must be {wanted}, got shapes {[a.shape for a in arrays][:6]}.")
-    return np.concatenate([a.ravel() for a in arrays])

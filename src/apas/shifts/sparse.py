@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from apas._fields import Fields
 from apas._random import SMALL, Stream, uniform
 from apas._typing import Floats
 from apas._validation import check_integer
@@ -40,7 +39,6 @@ class SparseShifts(BoxedShifts):
     """
 
     count: int = field(kw_only=False)
-    _owner: ClassVar[str] = "SparseShifts"
     kind: ClassVar[str] = "sparse"
 
     def __post_init__(self) -> None:
@@ -94,16 +92,6 @@ class SparseShifts(BoxedShifts):
         return f"the set in which at most {some} move, each by at most {size}{fixed}"
 
     def _some(self, parameters: Parameters) -> tuple[str, str, str]:
-        """How many of what, by how much, and what does not move: words of a sentence."""
         movers = np.count_nonzero(self.radii(parameters))
         some = f"{min(self.count, movers)} of {movers} {self._selected(parameters)}"
         return some, *self._words(parameters)[1:]
-
-    @classmethod
-    def from_dict(cls, about: Fields, **more: Any) -> Self:
-        """The set that a file describes."""
-        return super().from_dict(about, count=about.integer("count", 1))
-
-    def __repr__(self) -> str:
-        options = super().__repr__().removeprefix("SparseShifts(")
-        return f"SparseShifts({self.count}{', ' if options != ')' else ''}{options}"

@@ -9,7 +9,6 @@ The bounds of Clopper and Pearson are shown to people: doubles, correct to about
 coverage asked for may come out a unit in the last place beside it. What is *decided* is decided by counts.
 """
 
-import math
 import operator
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, Underflow, localcontext
 from fractions import Fraction
@@ -33,8 +32,6 @@ _EXPONENTIAL_DIGITS = 50
 # Newton's method took at most 22 steps on 6,000 random cases, 5 being usual; the limit only keeps a mistake
 # from running forever.
 _MOST_STEPS = 1000
-# Below this log(1 + x) is x to all the digits of a float.
-_NO_CURVATURE = Decimal("1e-16")
 
 
 def precision(digits: int) -> Context:
@@ -106,10 +103,8 @@ def as_risk(confidence: Number | None, log_risk: Number | None) -> Risk:
     """Return the exact risk of a wrong claim, from whichever of the two was given."""
     if (confidence is None) == (log_risk is None):
         got = "neither" if confidence is None else "both"
-        raise InputError(
-            f"exactly one of confidence and log_risk must be given, got {got}; give confidence=0.999, or "
-            "log_risk=log(1 - confidence) for a confidence that a float would round to 1"
-        )
+        told = f"exactly one of confidence and log_risk must be given, got {got}; give confidence=0.999,"
+        raise InputError(f"{told} or log_risk=log(1 - confidence) for a confidence that a float would round to 1")
     if confidence is not None:
         return _complement(as_confidence(confidence))
     assert log_risk is not None  # for mypy; the test above has settled it
@@ -136,15 +131,20 @@ _MOST_RISK_DIGITS = 300
 def count_below(n: int, q: Fraction, risk: Risk) -> int:
     """Return the largest c with P(Binomial(n, q) <= c) <= risk, -1 if there is none."""
     if 2 * q.numerator > q.denominator and _digits(risk) <= _MOST_RISK_DIGITS:
-        return n - _from_above(n, _complement(q), risk)
-    return _from_below(n, q, risk)
+        # fewer terms: the chances of 0, 1, ... of the others until what is left is at most the risk; digits to hold 1
+        # and the risk at once
+        with localcontext(precision(_digits_for(n) + _digits(risk))) as context:
+            level, slack = 1 - as_decimal(risk), _error(n, context.prec)
+            return n - 1 - _crossing(n, _complement(q), level, slack, Fraction(1), risk)
+    with localcontext(precision(_digits_for(n))) as context:  # until the sum exceeds it; a relative error is all
+        level = as_decimal(risk)
+        return _crossing(n, q, level, level * _error(n, context.prec), Fraction(0), risk) - 1
 
 
 def count_above(n: int, q: Fraction, risk: Risk) -> int:
     """Return the smallest r with P(Binomial(n, q) >= r) <= risk, n + 1 if there is none."""
-    if 2 * q.numerator > q.denominator or _digits(risk) > _MOST_RISK_DIGITS:
-        return n - _from_below(n, _complement(q), risk)
-    return _from_above(n, q, risk)
+    # r or more failures are n - r or fewer of the draws that keep the claim
+    return n - count_below(n, _complement(q), risk)
 
 
 def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
@@ -170,19 +170,6 @@ def head(n: int, c: int, q: Fraction) -> tuple[Decimal, Decimal]:
 def as_decimal(value: Risk) -> Decimal:
     """Return an exact rational, rounded to the current decimal context."""
     return +value if isinstance(value, Decimal) else Decimal(value.numerator) / value.denominator
-
-
-def _from_below(n: int, q: Fraction, risk: Risk) -> int:
-    """Sum P(X = 0), P(X = 1), ... until the sum exceeds the risk; a relative error is all that matters."""
-    with localcontext(precision(_digits_for(n))) as context:
-        level = as_decimal(risk)
-        return _crossing(n, q, level, level * _error(n, context.prec), Fraction(0), risk) - 1
-
-
-def _from_above(n: int, q: Fraction, risk: Risk) -> int:
-    """Sum the same terms until what is left is at most the risk; digits to hold 1 and the risk at once."""
-    with localcontext(precision(_digits_for(n) + _digits(risk))) as context:
-        return _crossing(n, q, 1 - as_decimal(risk), _error(n, context.prec), Fraction(1), risk) + 1
 
 
 def _crossing(n: int, q: Fraction, level: Decimal, slack: Decimal, whole: Fraction, risk: Risk) -> int:
@@ -440,10 +427,8 @@ def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confiden
 def _counts(draws: SupportsIndex, failures: SupportsIndex, stopped: bool) -> tuple[int, int]:
     n, k = as_counts(draws, failures)
     if stopped and k == 0:
-        raise InputError(
-            "failures must be at least 1 with stopped=True, got 0; a run that stopped at a failure has one, "
-            "so give stopped=False for a run that made all its draws"
-        )
+        told = "failures must be at least 1 with stopped=True, got 0; a run that stopped at a failure has one,"
+        raise InputError(f"{told} so give stopped=False for a run that made all its draws")
     return n, k
 
 
@@ -479,7 +464,10 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
     first step on Newton's method comes down to the root from above, so any start will do.
     """
     with localcontext(precision(40)):
-        n = max(_start(as_decimal(q), c, as_decimal(risk)), c + 1)
+        length, rate = -as_decimal(risk).ln(), as_decimal(q)
+        # for c = 0 the root itself, else where Chernoff's bound is about the risk
+        start = length / _rate(rate) if c == 0 else (c + length + (length * (length + 2 * c)).sqrt()) / rate
+        n = max(_ceiling(start), c + 1)
     if c == 0 and n < 10**12:  # the start is right up to the rounding of a float
         return n
     with localcontext(precision(40 + len(str(n)))):
@@ -487,35 +475,16 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
         for _ in range(_MOST_STEPS):
             total, last = head(n, c, q)
             # One more draw takes away the chance that the c-th failure is out and this draw is the next.
-            step = _ceiling(-_log(level / total) / _rate(failure * last / total))
+            step = _ceiling(-(level / total).ln() / _rate(failure * last / total))
             n = max(n + step, c + 1)
             if abs(step) <= 1:
                 break
     return n
 
 
-def _start(q: Decimal, c: int, risk: Decimal) -> int:
-    """Return the root itself for c = 0, and else the n at which Chernoff's bound is about the risk."""
-    length = -_log(risk)
-    if c == 0:
-        return _ceiling(length / _rate(q))
-    return _ceiling((c + length + (length * (length + 2 * c)).sqrt()) / q)
-
-
 def _rate(x: Decimal) -> Decimal:
     """Return ``-log(1 - x)``, which is x itself when the digits at hand cannot tell 1 - x from 1."""
-    return -_log(1 - x) or x
-
-
-def _log(x: Decimal) -> Decimal:
-    """Return the natural logarithm to about 15 digits, also where x is no float, or rounds to 1 as a float."""
-    beyond = x - 1
-    if abs(beyond) < _NO_CURVATURE:
-        return beyond
-    if abs(beyond) < 0.5:
-        return Decimal(math.log1p(float(beyond)))
-    exponent = x.adjusted()
-    return Decimal(math.log(float(x.scaleb(-exponent))) + exponent * math.log(10))
+    return -(1 - x).ln() or x
 
 
 def _ceiling(x: Decimal) -> int:

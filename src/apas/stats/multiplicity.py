@@ -63,10 +63,8 @@ class Uniform:
     def share(self, test: SupportsIndex) -> Fraction:
         """Return one part in `tests`."""
         if _number(test) > self.tests:
-            raise InputError(
-                f"test must be at most {self.tests}, the number of tests of this Uniform budget, got {test}; "
-                "plan for more tests in advance, or use Telescoping(), which has no last test"
-            )
+            told = f"test must be at most {self.tests}, the number of tests of this Uniform budget, got {test};"
+            raise InputError(f"{told} plan for more tests in advance, or use Telescoping(), which has no last test")
         return Fraction(1, self.tests)
 
 

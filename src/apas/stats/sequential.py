@@ -51,7 +51,11 @@ class Mixture:
     @cached_property
     def _logs(self) -> tuple[tuple[float, float, float], ...]:
         """Per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it."""
-        logs = ((math.log(w), math.log(g) if g else -math.inf, -_log1p((g - 1) * self.q)) for g, w in self.prior)
+        logs = []
+        for g, w in self.prior:
+            x = (g - 1) * self.q  # its log(1 + x) is right to a few units of the last digit
+            rate = math.log1p(float(x)) if x > Fraction(-1, 2) else math.log(1 + x)
+            logs.append((math.log(w), math.log(g) if g else -math.inf, -rate))
         return tuple(logs)
 
     @cached_property
@@ -190,11 +194,6 @@ class Boundary:
                 return "UNKNOWN", at + 1, taken
         certified = self.certify.crosses(cap, count)  # E rises with the draws: then it did so at N_k of them
         return ("CERTIFIED", self.needed(count), taken) if certified else ("UNKNOWN", cap, taken)
-
-
-def _log1p(x: Fraction) -> float:
-    """Return log(1 + x) of an exact x > -1, right to a few units of its last digit."""
-    return math.log1p(float(x)) if x > Fraction(-1, 2) else math.log(1 + x)
 
 
 @lru_cache(maxsize=4096)

@@ -27,7 +27,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import ROUNDING, Dense, as_model, class_indices, encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Bounded, Box, Region, ShiftSet
-from apas.shifts.box_rounding import inside_box, within_box
+from apas.shifts.geometry import inside_box, within_box
 from apas.shifts.linf import LinfShifts
 from apas.worst_case.enumeration.box_bounds import margin_ranges
 from apas.worst_case.enumeration.splitting import float_below

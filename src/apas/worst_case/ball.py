@@ -19,7 +19,7 @@ from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import LEAKY_SLOPE, activate, activation_range
 from apas.shifts.fit_problem import last_layer_rows
-from apas.shifts.norms import lp_norm, steepest_point
+from apas.shifts.geometry import lp_norm, steepest_point
 from apas.worst_case.intervals import (
     Boxes,
     cut_last_bits,

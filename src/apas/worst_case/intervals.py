@@ -13,25 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._typing import Floats, Indices
+from apas.models import forward
 from apas.models.feedforward import FeedForward
-from apas.models.forward import (
-    BEND,
-    activate,
-    activation_range,
-    by_units,
-    derivative,
-    excess,
-    is_positive,
-    lowest,
-    shape_of,
-    steepest,
-)
 
 
-@by_units
+@forward.by_units
 def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Least and largest derivative of an activation over ``[low, high]``; at a kink, everything between both sides."""
-    kind, numbers = shape_of(name)
+    kind, numbers = forward.shape_of(name)
     if name == "identity":
         return np.ones_like(low), np.ones_like(high)
     if kind == "leaky_relu":
@@ -45,7 +34,7 @@ def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
         farthest = np.maximum(-(scale * low), scale * high)
         return top * (1.0 - np.tanh(farthest) ** 2), top * (1.0 - np.tanh(nearest) ** 2)
     if kind == "softplus":
-        return derivative(name, low), derivative(name, high)
+        return forward.derivative(name, low), forward.derivative(name, high)
     if name == "elu":
         return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
     if kind == "elu":
@@ -53,7 +42,7 @@ def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
         least = np.where(high >= 0, np.minimum(below[0], 1.0), below[0])
         most = np.where(high >= 0, np.maximum(below[1], 1.0), below[1])
         return np.where(low > 0, 1.0, least), np.where(low > 0, 1.0, most)
-    ends, turn = (_slope(name, low), _slope(name, high)), BEND[name]
+    ends, turn = (_slope(name, low), _slope(name, high)), forward.BEND[name]
     bottom, top = _slope(name, np.array([-turn, turn])).tolist()
     least = np.where((low < -turn) & (high > -turn), bottom, np.minimum(*ends))
     return least, np.where((low < turn) & (high > turn), top, np.maximum(*ends))
@@ -62,7 +51,7 @@ def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
 def _slope(name: str, z: Floats) -> Floats:
     """Derivatives of gelu and its like; of gelu itself by a function that keeps its digits far below 0."""
     if name != "gelu":
-        return np.asarray(derivative(name, z))
+        return np.asarray(forward.derivative(name, z))
     from scipy.special import ndtr
 
     return np.asarray(ndtr(z) + z * np.exp(-0.5 * z * z) * (2.0 * np.pi) ** -0.5)
@@ -225,11 +214,11 @@ def magnitudes(net: FeedForward, reach: Any, X: Floats, delta: Floats) -> list[F
         moving, biases = most_moved * units, bias + step * moved
         size = size + step * (total * moving) + biases if i == 0 else size * (most + step * moving) + biases
         if i:  # errors before it grow by as much as it is steep
-            size = size * max(1.0, steepest(net.activations[i - 1]))
+            size = size * max(1.0, forward.steepest(net.activations[i - 1]))
         size = size + TINY
         if i < len(net.activations):  # the two activations that can exceed the magnitude of their argument
             name = net.activations[i]
-            size = size + (0.7 if name == "softplus" else excess(name)) * units
+            size = size + (0.7 if name == "softplus" else forward.excess(name)) * units
         sizes.append(size)
     sizes[-1] = sizes[-1] + abs(net.offset)
     return [np.array([size]) for size in sizes] if len(X) == 1 else sizes
@@ -281,7 +270,7 @@ class Boxes:
     def worst(self, delta: Floats) -> Floats | None:
         """Per row a shift of delta 1 whose margin at `delta` is the bound; None beyond one layer of monotone units."""
         net, X, wanted = self.net, self.X, self.wanted
-        if not is_exact(net) or (net.activations and lowest(net.activations[0]) is not None):
+        if not is_exact(net) or (net.activations and forward.lowest(net.activations[0]) is not None):
             return None
         rival = rivals(net, wanted)[:, 0]
         if len(self.outputs) > 1:  # the rival whose bound is least is the one to push for
@@ -292,7 +281,7 @@ class Boxes:
             pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
         else:
             name, spread = net.activations[0], delta[:, None] * self.spread
-            ends = [activate(name, self.middle - spread), activate(name, self.middle + spread)]
+            ends = [forward.activate(name, self.middle - spread), forward.activate(name, self.middle + spread)]
             weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ self.reach[2].T)
             # of each unit the least of the four products of an end of its activation and an end of its weight
             best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
@@ -325,7 +314,7 @@ class Boxes:
             # of each unit that is never below 0 the end counts at which the worse end of its output weight wants it
             v, v_reach, bias, bias_reach = self.outputs[0]
             down = v - delta[:, None] * v_reach
-            worse = activate(self.net.activations[-1], np.where(down < 0, high, low))
+            worse = forward.activate(self.net.activations[-1], np.where(down < 0, high, low))
             return np.asarray(np.einsum("ru,ru->r", worse, down) + bias - delta * bias_reach)
         ends = self._activated(low, high, len(self.net.activations))
         least = [self._output(*ends, delta, *terms) for terms in self.outputs]
@@ -352,11 +341,11 @@ class Boxes:
 
     def _activated(self, low: Floats, high: Floats, layer: int) -> tuple[Floats, Floats]:
         """Range of what enters a layer, from that of the pre-activations before it."""
-        return activation_range(self.net.activations[layer - 1], low, high) if layer else (low, high)
+        return forward.activation_range(self.net.activations[layer - 1], low, high) if layer else (low, high)
 
     def _positive(self, layer: int) -> bool:
         """Whether what enters a layer is never below 0."""
-        return layer > 0 and is_positive(self.net.activations[layer - 1])
+        return layer > 0 and forward.is_positive(self.net.activations[layer - 1])
 
     def _products(self, layer: int, low: Floats, high: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""

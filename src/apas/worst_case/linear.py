@@ -15,20 +15,8 @@ from typing import Any
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
+from apas.models import forward
 from apas.models.feedforward import FeedForward
-from apas.models.forward import (
-    BEND,
-    LOWEST,
-    activate,
-    activation_range,
-    by_units,
-    derivative,
-    drop,
-    is_positive,
-    lowest,
-    shape_of,
-    units_of,
-)
 from apas.worst_case.intervals import MovingLayer, derivative_range, magnitudes, moving_layers, output_terms
 
 #: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
@@ -59,10 +47,10 @@ class Pencil:
         return np.where(high - self.at > self.at - low, self.steep, self.flat)
 
 
-@by_units
+@forward.by_units
 def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     """Lines below the activation (or its mirror image) on [low, high]."""
-    zero, (kind, numbers) = np.zeros_like(low), shape_of(name)
+    zero, (kind, numbers) = np.zeros_like(low), forward.shape_of(name)
     if name == "identity":
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
     if kind == "leaky_relu":
@@ -87,7 +75,7 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
     """The two pieces whose least is the activation (or its mirror image), if it has a kink that bends down."""
     # outside the interval of a kink both pieces are the pencil itself
     if "*" in name:
-        parts = [(n, low[..., p], high[..., p]) for n, p in units_of(name)]
+        parts = [(n, low[..., p], high[..., p]) for n, p in forward.units_of(name)]
         found = [(cases(*part, mirrored=mirrored), pencil(*part, mirrored=mirrored)) for part in parts]
         pairs = [(whole, whole) if pair is None else pair for pair, whole in found]
         if all(pair is None for pair, _ in found):
@@ -96,7 +84,7 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
             Pencil(*(np.concatenate(c, axis=-1) for c in zip(*(vars(p).values() for p in side), strict=True)))
             for side in zip(*pairs, strict=True)
         )  # type: ignore[return-value]
-    zero, (kind, numbers) = np.zeros_like(low), shape_of(name)
+    zero, (kind, numbers) = np.zeros_like(low), forward.shape_of(name)
     if kind == "leaky_relu" and mirrored:
         slope = numbers[0]
         left, right = np.where(low >= 0, slope, 1.0), np.where(high <= 0, 1.0, slope)
@@ -144,7 +132,7 @@ def _smooth(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     sign = -1.0 if mirrored else 1.0
 
     def value(y: Floats) -> Floats:
-        return sign * activate(name, sign * y)
+        return sign * forward.activate(name, sign * y)
 
     at_low, at_high, middle, width = value(low), value(high), 0.5 * (low + high), high - low
     argument = (-high, -low) if mirrored else (low, high)
@@ -155,14 +143,14 @@ def _smooth(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
         middle, concave, convex = np.where(convex, middle, touch), concave | beyond, ~(concave | beyond)
     # elsewhere a line from the lower end, nowhere steeper than the function
     least = derivative_range(name, *argument)[0] * SAFE
-    slope = np.where(convex, derivative(name, sign * middle), np.where(concave, chord, least))
+    slope = np.where(convex, forward.derivative(name, sign * middle), np.where(concave, chord, least))
     height = np.where(concave, _height(slope, low, high, at_low, at_high), at_low - slope * low)
     height = np.where(convex, value(middle) - slope * middle, height)
     if name in ("tanh", "sigmoid"):  # more than the search for the tangent can be off
         height -= 2.0**-43
     if name.startswith("softplus("):
-        height -= drop(name, *argument)
-    bottom, top = activation_range(name, *argument)
+        height -= forward.drop(name, *argument)
+    bottom, top = forward.activation_range(name, *argument)
     least_value = -top if mirrored else bottom
     steep = np.where(slope > FLAT, slope, 0.0)  # a line must not fall
     meeting = np.divide(least_value - height, steep, out=np.zeros_like(low), where=steep > 0)
@@ -178,7 +166,7 @@ def _touching_point(
 
     def overshoots(t: Floats) -> Bools:
         # the derivatives are even, so the mirror image has the same
-        reached = value(t) + derivative(name, t) * (high - t)
+        reached = value(t) + forward.derivative(name, t) * (high - t)
         # values and slopes are at most 1 and off by a few 2**-53, and so is the line: 2**-45 is to spare
         return np.asarray(reached > at_high - 2.0**-45 * (1 + np.abs(reached)))
 
@@ -193,13 +181,13 @@ def _touching_point(
 def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Bools, Bools]:
     """Where a smooth activation (or its mirror image) is convex, and where it is concave, on all of [low, high]."""
     everywhere = np.ones(low.shape, dtype=bool)
-    kind, numbers = shape_of(name)
+    kind, numbers = forward.shape_of(name)
     if kind in ("softplus", "elu"):
         if kind == "elu" and numbers and numbers[0] > 1:  # whose kink bends down
             everywhere = (low >= 0) | (high <= 0)
         return (np.zeros_like(everywhere), everywhere) if mirrored else (everywhere, np.zeros_like(everywhere))
-    if name in LOWEST:
-        turn = BEND[name] * (1.0 if name == "gelu" else 1 - 1e-9)  # of the others the number is rounded
+    if name in forward.LOWEST:
+        turn = forward.BEND[name] * (1.0 if name == "gelu" else 1 - 1e-9)  # of the others the number is rounded
         inside = (low > -turn) & (high < turn)
         return (~everywhere, inside) if mirrored else (inside, ~everywhere)
     return high <= 0, low >= 0  # sigmoid and tanh, and their mirror images
@@ -260,7 +248,7 @@ class LayerLines:
     def box(cls, name: str, units: Units) -> LayerLines:
         """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
         none = np.zeros((1, 1))
-        nothing, positive = Pencil(none, none, none, none), is_positive(name)
+        nothing, positive = Pencil(none, none, none, none), forward.is_positive(name)
         magnitude = (none, none) if positive else chord_of_magnitude(units.low, units.high)
         return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive, none[0])
 
@@ -268,13 +256,13 @@ class LayerLines:
     def open(cls, name: str, units: Units, slack: Floats) -> LayerLines:
         """Lines for the whole range of each unit."""
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
-        low_u, high_l = (units.low_l, units.high_u) if lowest(name) is not None else (units.low_u, units.high_l)
+        low_u, high_l = (units.low_l, units.high_u) if forward.lowest(name) is not None else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)
         up = pencil(name, -units.high_u, -low_u, mirrored=True)
         slopes = down.leaning_slope(units.low_l, high_l), up.leaning_slope(-units.high_u, -low_u)
         none = np.zeros((1, 1))
-        magnitude = (none, none) if is_positive(name) else chord_of_magnitude(units.low, units.high)
-        return cls(down, up, *slopes, *magnitude, units.low, units.high, is_positive(name), slack)
+        magnitude = (none, none) if forward.is_positive(name) else chord_of_magnitude(units.low, units.high)
+        return cls(down, up, *slopes, *magnitude, units.low, units.high, forward.is_positive(name), slack)
 
     def take(self, items: Indices) -> LayerLines:
         """The same for some of the items."""
@@ -408,18 +396,18 @@ class Relaxation:
         middle, spread = X @ first.middle + first.bias, first.spread(np.abs(X))
         low, high = middle - spread, middle + spread
         low, high = low - allowance[0][:, None], high + allowance[0][:, None]
-        units = [Units(low, high, low, high, *activation_range(names[0], low, high))]
+        units = [Units(low, high, low, high, *forward.activation_range(names[0], low, high))]
         lines = [LayerLines.box(names[0], units[0])]
         for i in range(1, len(names)):
             layer, before = self.layers[i], units[-1]
-            ends = layer.moving.both(before.low, before.high, positive=is_positive(names[i - 1]))
+            ends = layer.moving.both(before.low, before.high, positive=forward.is_positive(names[i - 1]))
             down, up = layer.bias - layer.bias_reach, layer.bias + layer.bias_reach
             ranges: _Ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
             if i > 1:
                 ranges = self._tighten(i, lines, ranges)
             slack = allowance[i][:, None]
             low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
-            units.append(Units(low_l, high_l, low_u, high_u, *activation_range(names[i], low_l, high_u)))
+            units.append(Units(low_l, high_l, low_u, high_u, *forward.activation_range(names[i], low_l, high_u)))
             lines.append(LayerLines.open(names[i], units[-1], allowance[i]))
         return units, lines, allowance[-1]
 

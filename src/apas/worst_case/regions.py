@@ -23,8 +23,6 @@ from apas.worst_case.linear import pencil
 
 #: How often a sub-box is cut, and how many sub-boxes of one draw may be open at a time; then the draw is left open.
 ROUNDS, OPEN_BOXES = 24, 128
-#: How many pairs are bounded at a time, so that intermediate results stay in the processor's cache.
-PAIRS = 4096
 #: How many cells of a grid of thresholds are looked at one by one.
 CELLS = 20_000
 #: How far the sum of the leaves may be from what the library says, as a share of it, where its sums are in float32.
@@ -194,34 +192,30 @@ def least_margins_drawn(networks: DrawnNetworks, box: AffineBox, wanted: int, ba
         return RegionMargins(np.where(np.abs(least) <= band, 0.0, least), np.where(slopes > 0, 0.0, 1.0))
     count, p = len(networks.lines), len(box.ways)
     margins, found = np.full(count, np.inf), np.zeros((count, p))
-    for a in range(0, count, PAIRS):
-        draws = np.arange(a, min(a + PAIRS, count))
-        low, high = np.zeros((len(draws), p)), np.ones((len(draws), p))
-        for round_ in range(ROUNDS):
-            bound, slopes, worth = networks.bounds(draws, low, high, wanted)
-            kept = bound > band  # written so that a NaN is not kept
-            np.minimum.at(margins, draws[kept], bound[kept])
-            going = ~kept
-            draws, low, high, slopes, worth = draws[going], low[going], high[going], slopes[going], worth[going]
-            if not len(draws):
-                break
-            t = box.on_steps(np.where(slopes > 0, low, high))
-            at = networks.margins_at(draws, t, wanted)
-            failing = ~(at >= -band)
-            margins[draws[failing]], found[draws[failing]] = at[failing], t[failing]
-            # a draw that fails somewhere, has too many sub-boxes or one that cannot be cut is done with
-            stuck = (worth.max(axis=1, initial=0.0) <= 0) | (round_ == ROUNDS - 1)
-            crowd = np.bincount(draws, minlength=count)
-            ended = np.zeros(count, dtype=bool)
-            ended[draws[stuck]] = True
-            ended |= crowd > OPEN_BOXES
-            margins[ended & ~(margins < 0) & ~np.isnan(margins)] = 0.0
-            ended[draws[failing]] = True
-            going = ~ended[draws]
-            draws, low, high, worth = draws[going], low[going], high[going], worth[going]
-            if not len(draws):
-                break
-            draws, low, high = _cut(draws, low, high, worth, box.steps)
+    draws, low, high = np.arange(count), np.zeros((count, p)), np.ones((count, p))
+    for round_ in range(ROUNDS):
+        bound, slopes, worth = networks.bounds(draws, low, high, wanted)
+        kept = bound > band  # written so that a NaN is not kept
+        np.minimum.at(margins, draws[kept], bound[kept])
+        going = ~kept
+        draws, low, high, slopes, worth = draws[going], low[going], high[going], slopes[going], worth[going]
+        t = box.on_steps(np.where(slopes > 0, low, high))
+        at = networks.margins_at(draws, t, wanted)
+        failing = ~(at >= -band)
+        margins[draws[failing]], found[draws[failing]] = at[failing], t[failing]
+        # a draw that fails somewhere, has too many sub-boxes or one that cannot be cut is done with
+        stuck = (worth.max(axis=1, initial=0.0) <= 0) | (round_ == ROUNDS - 1)
+        crowd = np.bincount(draws, minlength=count)
+        ended = np.zeros(count, dtype=bool)
+        ended[draws[stuck]] = True
+        ended |= crowd > OPEN_BOXES
+        margins[ended & ~(margins < 0) & ~np.isnan(margins)] = 0.0
+        ended[draws[failing]] = True
+        going = ~ended[draws]
+        draws, low, high, worth = draws[going], low[going], high[going], worth[going]
+        if not len(draws):
+            break
+        draws, low, high = _cut(draws, low, high, worth, box.steps)
     return RegionMargins(margins, found)
 
 

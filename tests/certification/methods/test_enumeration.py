@@ -20,7 +20,7 @@ from apas.certification.methods import enumeration
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.question import Question
 from apas.display.progress import Progress
-from apas.shifts.box_rounding import within_box
+from apas.shifts.geometry import within_box
 from apas.worst_case.enumeration import splitting
 from apas.worst_case.exact_arithmetic import exact_sign
 

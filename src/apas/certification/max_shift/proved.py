@@ -16,7 +16,7 @@ from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Ellipsoid, Region, Sparse
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 from apas.worst_case.attack import broken_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.geometry import margins_in

@@ -21,7 +21,7 @@ from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
 from apas.shifts.base import Box, Region
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 from apas.worst_case.attack import ConvexSet, Draw, LeastMargins, ParameterMoves, UnitPushes, search
 
 

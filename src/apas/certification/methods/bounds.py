@@ -21,7 +21,7 @@ from apas.errors import Unsupported
 from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Bounded, Box, Ellipsoid, Finite, MovesInput, Region, Sparse, Unbounded
-from apas.shifts.box_rounding import inside_box
+from apas.shifts.geometry import inside_box
 from apas.worst_case.decide import Finding, worst_cases
 from apas.worst_case.geometry import margins_in
 from apas.worst_case.intervals import Boxes, is_exact, rivals
@@ -126,7 +126,7 @@ def _findings(
         def accept(i: int, direction: Floats, rows: Indices = rows, delta: float = delta) -> bool:
             row = int(rows[i])
             values = inside_box(network.parameters.values, question.reach, delta, direction)
-            witnesses[row] = confirmed_witness(question, row, values, direction)
+            witnesses[row] = confirmed_witness(question, row, values)
             return witnesses[row] is not None
 
         asked = (network, some.X, some.wanted, question.radii, delta)

@@ -38,8 +38,8 @@ from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
 from apas.models.forward import gradients, margins_from_scores
 from apas.shifts.base import SHARE_ERROR, Box, Ellipsoid, Elliptical, LinearShare, OtherMoves
-from apas.shifts.box_rounding import inside_box
 from apas.shifts.fit_problem import last_layer_rows
+from apas.shifts.geometry import inside_box
 from apas.worst_case.ball import is_exact_ball
 from apas.worst_case.enumeration import splitting
 from apas.worst_case.enumeration.splitting import FAILING, Partition, ShiftBox, Split, split

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from apas._optional import require
+from apas._lazy import require
 from apas.contracts.stores import PATIENCE, TABLES, VERSION
 from apas.errors import InputError
 

@@ -17,18 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Integers
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model
 from apas.models.files import formats
-from apas.models.predictor import catboost_file
+from apas.models.predictor import CLASSIFIERS, catboost_file
 
 _require = formats.require_that
-
-#: Which classes of a library an `.apas` file may name; the first is the one that a bare file becomes.
-CLASSIFIERS = {"xgboost": ("XGBClassifier", "XGBRFClassifier"), "lightgbm": ("LGBMClassifier",)}
-CLASSIFIERS |= {"catboost": ("CatBoostClassifier",)}
 
 
 def booster_bytes(estimator: Any) -> bytes:
@@ -187,7 +183,6 @@ def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
 
 
 def _check_text(raw: bytes) -> tuple[dict[str, str], int]:
-    """The header of LightGBM's text, and where its trees end, if they are where and what it says."""
     head, _, _ = raw.partition(b"\n\nTree=")
     header = _fields(head)
     width, per_round = int(header["max_feature_idx"]) + 1, int(header["num_tree_per_iteration"])

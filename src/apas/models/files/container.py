@@ -8,17 +8,10 @@ from typing import Any
 from apas._fields import parse_json
 from apas.errors import InputError
 from apas.models.base import Dense, FromEstimator, Model, offers
-from apas.models.files.boosters import CLASSIFIERS, booster_bytes, read_booster
-from apas.models.files.formats import (
-    LoadOptions,
-    json_bytes,
-    own_estimator,
-    pack,
-    read_archive,
-    read_classifier,
-    read_json,
-)
+from apas.models.files import formats
+from apas.models.files.boosters import booster_bytes, read_booster
 from apas.models.files.skops import dump_estimator, load_estimator
+from apas.models.predictor import CLASSIFIERS
 
 ABOUT, STEPS = "about.json", "preprocessing.skops"
 MEMBERS = {"feedforward": "model.json", "sklearn": "model.skops", "xgboost": "model.ubj", "lightgbm": "model.txt"}
@@ -34,9 +27,9 @@ def container_bytes(model: Any) -> bytes:
     about |= {"format": "apas-classifier", "version": 1, "classes": list(model.classes)}
     members: dict[str, bytes] = {}
     if offers(model, Dense) and not offers(model, FromEstimator):
-        about["kind"], content = "feedforward", json_bytes(model.as_feedforward())
+        about["kind"], content = "feedforward", formats.json_bytes(model.as_feedforward())
     else:
-        estimator = own_estimator(model)
+        estimator = formats.own_estimator(model)
         final = estimator[-1] if type(estimator).__name__ == "Pipeline" else estimator
         library = type(final).__module__.split(".")[0]
         names = model.read_options["feature_names"]
@@ -50,7 +43,7 @@ def container_bytes(model: Any) -> bytes:
         else:
             about["kind"], content = "sklearn", dump_estimator(estimator)
     told = json.dumps(about, allow_nan=False).encode()
-    return pack({ABOUT: told, MEMBERS[about["kind"]]: content, **members})
+    return formats.pack({ABOUT: told, MEMBERS[about["kind"]]: content, **members})
 
 
 def _settings(estimator: Any) -> dict[str, Any] | None:
@@ -78,11 +71,11 @@ def _is_plain(name: str, value: Any) -> bool:
     return value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def read_container(path: Path, raw: bytes, options: LoadOptions) -> Model:
+def read_container(path: Path, raw: bytes, options: formats.LoadOptions) -> Model:
     """Read the classifier that `raw`, the bytes of `path`, holds."""
     if raw[:4] != b"PK\x03\x04":
         raise InputError(f"{path} is not an .apas file; write it with apas.save_model(model, path).")
-    members = read_archive(path, raw)
+    members = formats.read_archive(path, raw)
     if ABOUT not in members:
         raise InputError(f"{path} is an archive, but not an .apas file: it has no {ABOUT}.")
     about = _check_about(path, parse_json(path, members.pop(ABOUT), f"{ABOUT} in ", finite=True))
@@ -92,7 +85,7 @@ def read_container(path: Path, raw: bytes, options: LoadOptions) -> Model:
         raise InputError(f"{path} must hold {' and '.join(sorted(wanted))} besides {ABOUT}, and nothing else.")
     content = members[MEMBERS[kind]]
     if kind == "feedforward":
-        return read_json(path, content, options)
+        return formats.read_json(path, content, options)
     if kind == "sklearn":
         estimator = load_estimator(path, content)
     else:
@@ -104,15 +97,14 @@ def read_container(path: Path, raw: bytes, options: LoadOptions) -> Model:
         if type(before) is not Pipeline:
             raise InputError(f"{path} must hold a Pipeline as its preprocessing, but {STEPS} is another.")
         estimator = Pipeline([*before.steps, (about["step"], estimator)])
-    said = LoadOptions(threshold=about["threshold"], feature_names=about["feature_names"])
-    model = read_classifier(path, estimator, said)
+    said = formats.LoadOptions(threshold=about["threshold"], feature_names=about["feature_names"])
+    model = formats.read_classifier(path, estimator, said)
     if [*model.classes] != about["classes"]:
         raise InputError(f"{path} says that its classes are others than those of the model in it.")
     return options.confirm(path, model)
 
 
 def _check_about(path: Path, about: Any) -> dict[str, Any]:
-    """The fields of the description, all there and of the right types."""
     if not isinstance(about, dict) or about.get("format") != "apas-classifier" or about.get("version") != 1:
         raise InputError(f'{ABOUT} in {path} must say "format": "apas-classifier" and "version": 1; use a newer apas.')
     texts = (about.get("class"), about.get("step"))

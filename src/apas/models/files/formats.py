@@ -4,8 +4,6 @@ Reading never unpickles. What all readers share is here: archives that are read 
 network that a file holds besides its numbers, and what the user says where the file does not.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -94,7 +92,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         raise InputError(f"the model's classes must be numbers or texts to be written to a file ({error}).") from error
 
 
-def _check_content(file: Path, content: bytes, model: Model, read: Callable[[Path, bytes, LoadOptions], Model]) -> None:
+def _check_content(file: Path, content: bytes, model: Model, read: Callable[..., Model]) -> None:
     """Refuse what cannot be read again, or comes back as another model."""
     try:
         again = model_digest(read(file, content, LoadOptions()))
@@ -261,7 +259,7 @@ def json_bytes(network: FeedForward) -> bytes:
     return (json.dumps(content, allow_nan=False) + "\n").encode()
 
 
-def read_json(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
+def read_json(path: Path, raw: bytes, options: "LoadOptions") -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
         why = f"{path} is not JSON but looks like a pickle or an archive, which could run code when read;"
@@ -307,20 +305,9 @@ class LoadOptions:
                 raise InputError(f"`{name}` of load_model is {value!r}, but {path} says {shown!r}; leave it out.")
         return model
 
-    def network(
-        self,
-        path: Path,
-        weights: Sequence[Any],
-        biases: Sequence[Any],
-        *,
-        activation: Sequence[str] | None = None,
-        output: str | None = None,
-        classes: Sequence[Any] | None = None,
-        dtype: str = "float64",
-        kind: type[FeedForward] = FeedForward,
-    ) -> FeedForward:
-        """Make a network of what a file holds and what the user says about the rest."""
-        hidden = len(weights) - 1
+    def network(self, path: Path, weights: Any, biases: Any, *, kind: Any = FeedForward, **told: Any) -> FeedForward:
+        """Make a network of what a file holds (some of it is `told` there) and what the user says about the rest."""
+        hidden, activation, output = len(weights) - 1, told.get("activation"), told.get("output")
         if activation is None and self.activation is None and hidden:
             raise InputError(
                 f"`activation` of load_model must say what is computed between the {hidden + 1} layers, which {path} "
@@ -339,11 +326,12 @@ class LoadOptions:
         if chosen == "identity" and self.threshold is None:
             said = '`threshold` of load_model must be given with output="identity",'
             raise InputError(f"{said} as {path} does not tell it.")
-        fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen, "dtype": dtype}
+        fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen}
         fields["activation"] = activation if activation is not None else self.activation if hidden else ()
         fields["threshold"] = 0.5 if self.threshold is None else self.threshold
-        fields["classes"] = classes if classes is not None else self.classes
-        return self.confirm(path, build_network(path, {**fields, "feature_names": self.feature_names}, kind))
+        fields["classes"] = self.classes if told.get("classes") is None else told["classes"]
+        fields |= {"dtype": told.get("dtype", "float64"), "feature_names": self.feature_names}
+        return self.confirm(path, build_network(path, fields, kind))
 
 
 def read_classifier(path: Path, estimator: Any, options: LoadOptions) -> Model:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from apas._atomic import refusing
 from apas._fields import parse_json
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import for_error
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
@@ -62,10 +63,7 @@ class GraphReader:
         self.classes: list[Any] | None = None
         self.output: str | None = None
         self.end, self.layers = "", 0
-        self.constant = cache(self._constant)
-
-    def _constant(self, name: str) -> Array | None:
-        return _array(self.onnx, self.path, self.tensors[name]) if name in self.tensors else None
+        self.constant = cache(lambda name: _array(onnx, path, tensors[name]) if name in tensors else None)
 
     def _attributes(self, node: Any) -> dict[str, Any]:
         return {a.name: self.onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -189,7 +187,6 @@ class GraphReader:
         return builder.activate(given[0], *self._activation(kind, constants, settings))
 
     def _activation(self, kind: str, constants: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
-        """What `ChainBuilder.activate` takes."""
         if kind in ("Softmax", "LogSoftmax") and settings.get("axis", -1 if self.opset >= 13 else 1) not in (1, -1):
             raise self.refuse(f"the node {kind} does not run over the classes")
         if kind == "LeakyRelu":  # settings are float32 numbers, and that of the usual slope is not the nearest to 0.01
@@ -219,8 +216,8 @@ class GraphReader:
         if settings.get("transA") or settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0:
             raise self.refuse("a node Gemm turns or scales its input, which layers do not")
         entries = self._entries(node.input[1], weight, "weight")
-        entries = entries.mapped(np.transpose) if kind == "Gemm" and settings.get("transB") else entries
-        count, width = len(entries.values), self.builder.width(value)
+        entries = entries.transpose(0, 2, 1) if kind == "Gemm" and settings.get("transB") else entries
+        count, width = entries.shape[1], self.builder.width(value)
         if value == 0 and width == 0:
             self.builder.nodes[0].width = width = count
         if count != width and value == 0:
@@ -241,10 +238,9 @@ class GraphReader:
             if node.op_type == "Gemm" or self.made.get(value) == "MatMul":
                 raise self.damage(f"a layer of {width} outputs has biases of shape {shape}")
             raise self.refuse(f"a node Add stands elsewhere than behind a layer, and adds numbers of shape {shape}")
-        return self._entries(node.input[place], bias, "bias").mapped(np.ravel)
+        return self._entries(node.input[place], bias, "bias").reshape(3, -1)
 
     def _entries(self, name: str, array: Any, kind: str) -> Entries:
-        """Constants as what moves."""
         if array is None or array.dtype.kind != "f":
             raise self.refuse(f"the numbers {name!r} of a layer are no constants of floating point numbers")
         if array.dtype.itemsize < 4:
@@ -437,7 +433,7 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
     """The `size` bytes of a tensor that are kept in a file beside the model."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     place = path.parent / said["location"]
-    try:
+    with refusing(f"{path} keeps numbers in {place}, which cannot be read"):
         status = place.lstat()  # a link could lead out of the folder
         if not stat.S_ISREG(status.st_mode):
             raise UnsafeFile(f"{path} keeps numbers in {said['location']!r}, which is not a plain file.")
@@ -449,8 +445,6 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
         with place.open("rb") as file:
             file.seek(offset)
             return bytes(file.read(length))
-    except OSError as error:
-        raise InputError(f"{path} keeps numbers in {place}, which cannot be read: {error.strerror}.") from None
 
 
 def _array(onnx: Any, path: Path, tensor: Any) -> Array:

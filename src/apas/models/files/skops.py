@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apas._fields import parse_json
-from apas._optional import require
+from apas._lazy import require
 from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile, Unsupported
 from apas.models.digest import LEFTOVERS
@@ -173,7 +173,6 @@ def _check_predictor(part: Any) -> None:
 
 
 def _check_histograms(part: Any) -> None:
-    """Features of histogram gradient boosting."""
     for tree in (tree for trees in part._predictors for tree in trees):
         _require(type(tree).__name__ == "TreePredictor", "boosting has other trees")
         features = tree.nodes["feature_idx"][tree.nodes["is_leaf"] == 0]
@@ -239,12 +238,9 @@ def _load_estimator(path: Path, content: bytes, trusted: list[str]) -> Any:
     except formats.BROKEN as error:
         raise InputError(f"{path} cannot be read by skops: {formats.first_line(error)}") from None
     for warning in [w.message for w in caught if isinstance(w.message, InconsistentVersionWarning)][:1]:
-        warnings.warn(
-            f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is "
-            f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions.",
-            GuaranteeWarning,
-            stacklevel=5,
-        )
+        told = f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is"
+        now = f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions."
+        warnings.warn(f"{told} {now}", GuaranteeWarning, stacklevel=5)
     return estimator
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from apas._fields import parse_json
-from apas._optional import require
+from apas._lazy import require
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
@@ -33,16 +33,13 @@ _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, 
 _VALUES = ("BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "BINFLOAT", "SHORT_BINUNICODE")
 
 
-@dataclass(frozen=True)
-class Global:
+class Global(str):
     """A name that the record would import."""
-
-    name: str
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the numbers of a tensor are."""
+    """Where the numbers of a tensor are, and how many."""
 
     key: str
     dtype: str
@@ -50,12 +47,9 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A tensor as the record describes it: a view of `count` numbers that are kept under `key`."""
+class Tensor(Storage):
+    """A tensor as the record describes it: a view of numbers that are kept."""
 
-    key: str
-    dtype: str
-    count: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -135,10 +129,10 @@ class _RecordReader:
             word, kind, key, _, count = stack.pop()
             if word != "storage" or not isinstance(key, str) or type(count) is not int or not isinstance(kind, Global):
                 raise ValueError("not a storage")
-            stack.append(Storage(key, kind.name.removeprefix("torch "), count))
+            stack.append(Storage(key, kind.removeprefix("torch "), count))
         elif name == "REDUCE":
             arguments, function = stack.pop(), stack.pop()
-            stack.append(_call_result(function.name, arguments))
+            stack.append(_call_result(function, arguments))
         elif name != "PROTO":
             raise UnsafeFile(
                 f"{self._path} could run code when read (its record has the instruction {name}), so apas does not; a "
@@ -153,7 +147,8 @@ class _RecordReader:
 
 
 def _call_result(name: str, arguments: Any) -> Any:
-    """What the call would give, as data."""
+    if not isinstance(name, Global):
+        raise ValueError("not a function")
     if name == DICTIONARY:
         return dict(*arguments)
     if name == PARAMETER and isinstance(arguments[0], Tensor):
@@ -162,7 +157,7 @@ def _call_result(name: str, arguments: Any) -> Any:
         raise ValueError("not a call")
     storage, offset, shape, strides = arguments[:4]
     numbers = (offset, *shape, *strides)
-    if not isinstance(storage, Storage) or len(shape) != len(strides):
+    if type(storage) is not Storage or len(shape) != len(strides):
         raise ValueError("not a tensor")
     if any(type(n) is not int or not 0 <= n < 2**62 for n in numbers):
         raise ValueError("not a view")
@@ -279,8 +274,7 @@ def safetensors_bytes(network: FeedForward) -> bytes:
 
 def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
-    header, arrays = _header(path, raw), _arrays(path, raw)
-    said = header.get("__metadata__")
+    said, arrays = _metadata(path, raw), _arrays(path, raw)
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
         return options.network(path, weights, biases, dtype=state_dtype(arrays))
@@ -296,7 +290,7 @@ def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> Fe
     return options.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
 
 
-def _header(path: Path, raw: bytes) -> dict[str, Any]:
+def _metadata(path: Path, raw: bytes) -> Any:
     size = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
         why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
@@ -306,7 +300,7 @@ def _header(path: Path, raw: bytes) -> dict[str, Any]:
     header = parse_json(path, raw[8 : 8 + size], "the header of ")
     if not isinstance(header, dict):
         raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
-    return header
+    return header.get("__metadata__")
 
 
 def _arrays(path: Path, raw: bytes) -> dict[str, Array]:

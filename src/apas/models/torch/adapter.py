@@ -1,7 +1,5 @@
 """PyTorch modules as models: dense sequences as `FeedForward`, all others through `torch.func`."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math
@@ -9,7 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -25,17 +23,7 @@ from apas.models.dense_chain import DenseChain, NotDense
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
 from apas.models.torch.dense import traced_chain
-from apas.models.torch.passes import (
-    Head,
-    Passes,
-    Rounding,
-    Stage,
-    answer,
-    chosen_output,
-    final_layer,
-    gradients,
-    largest,
-)
+from apas.models.torch.passes import OTHER, Head, Passes, Rounding, Stage, answer, gradients, largest, unhooked
 
 
 class DenseTorchModel(ModelWrapper):
@@ -225,7 +213,7 @@ def _code(module: Any) -> list[Any]:
 class _Program(list[Any]):
     """A Keras model and its variables: only the layers are used, every variable is given when it is called."""
 
-    def __deepcopy__(self, memo: Any) -> _Program:
+    def __deepcopy__(self, memo: Any) -> Self:
         return self  # nothing in it is ever written
 
 
@@ -272,7 +260,7 @@ _BY_LOSS = {"NLLLoss": "probabilities", "CrossEntropyLoss": "logits"}
 _BY_LOSS |= {"BCEWithLogitsLoss": "logit", "BCELoss": "probability"}
 
 
-def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, **options: Any) -> Any:
+def from_skorch(net: Any, *, output: Any, threshold: Any, classes: Any, **options: Any) -> Any:
     """Read the module of a fitted skorch classifier, with its classes and its threshold."""
     if not getattr(net, "initialized_", False):
         raise not_fitted(net)
@@ -281,31 +269,20 @@ def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, 
         why = f"this {type(net).__name__} turns its module's numbers into probabilities in a way of its own;"
         raise Unsupported(f'{why} pass its module: apas.as_model(net.module_, output="logits").')
     level = getattr(net, "threshold", 0.5) if threshold == 0.5 else threshold
-    options["classes"] = list(net.classes_) if options.get("classes") is None else options["classes"]
-    return from_torch(net.module_.eval(), output=output or told, threshold=level, **options)
+    classes = list(net.classes_) if classes is None else classes
+    return from_torch(net.module_.eval(), output=output or told, threshold=level, classes=classes, **options)
 
 
-def from_torch(
-    module: Any,
-    *,
-    output: Any,
-    threshold: float,
-    classes: Any = None,
-    input_shape: Any = None,
-    feature_names: Any = None,
-) -> TorchModel | DenseTorchModel:
+def from_torch(module: Any, *, output: Any, threshold: Any, classes: Any, input_shape: Any, feature_names: Any) -> Any:
     """Read a trained module, without changing it: what is used is a copy, in eval mode."""
     # all parameters may move, those with ``requires_grad=False`` too; buffers do not
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     kind, names = chosen_output(module, output), check_names(feature_names)
     parameters = _parameters(module)
     if any(part.training for part in module.modules()):
-        warnings.warn(
-            "the module is in training mode, in which dropout and batch norm do not do what they do in use; apas looks "
-            "at a copy of it in eval mode: call module.eval() before to say that this is meant.",
-            GuaranteeWarning,
-            stacklevel=3,
-        )
+        told = "the module is in training mode, in which dropout and batch norm do not do what they do in use;"
+        copied = "apas looks at a copy of it in eval mode: call module.eval() before to say that this is meant."
+        warnings.warn(f"{told} {copied}", GuaranteeWarning, stacklevel=3)
     own = _copy(module).eval()
     dtype, last = next(own.parameters()).dtype, final_layer(own)
     network = _plain_network(own, kind, input_shape, parameters)
@@ -333,8 +310,47 @@ def from_torch(
     return TorchModel(passes, head, parameters, names)
 
 
+#: Layers behind the last one that change no number once the module is in eval mode.
+SILENT = (nn.Identity, nn.Flatten, nn.Dropout, nn.AlphaDropout)
+
+
+def chosen_output(module: Any, output: str | None) -> str:
+    """What the module gives: as the last layer says, else as the user does; refuse what contradicts it."""
+    found = final_layer(module)
+    told = None if found is None else found[2]
+    last = type(module).__name__ if found is None else type(found[0][found[1]]).__name__
+    if output is None and told is None:
+        raise InputError(
+            "`output` of as_model must say what the module's numbers are, since its last layer does not; pass "
+            'apas.as_model(module, output=...) with "logit", "probability", "logits" or "probabilities" (a probability '
+            "read as a logit would certify everything)."
+        )
+    if output is not None and output not in OTHER:
+        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OTHER))}, got {output!r}.")
+    if output is not None and told is not None and output != told:
+        why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
+        raise InputError(f"{why} leave it out.")
+    return str(output or told)
+
+
+def final_layer(module: Any) -> tuple[Any, int, str] | None:
+    """Where a sequence of layers ends in a sigmoid or softmax: its container, its place, and the output it makes."""
+    if type(module) is not nn.Sequential or not unhooked(module):
+        return None
+    for i in reversed(range(len(module))):
+        layer = module[i]
+        if type(layer) is nn.Sequential:
+            return final_layer(layer)
+        if type(layer) in SILENT and unhooked(layer):
+            continue
+        kind = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}.get(type(layer))
+        if kind is None or not unhooked(layer) or getattr(layer, "dim", 1) not in (1, -1):
+            return None
+        return module, i, kind
+    return None
+
+
 def _parameters(module: Any) -> Parameters:
-    """Every parameter once, under its first name."""
     named = list(module.named_parameters())
     if any(isinstance(p, nn.parameter.UninitializedParameter) for _, p in named):
         raise InputError("the module must be initialised, but has lazy layers that are not; call it once on a batch.")
@@ -354,12 +370,9 @@ def _parameters(module: Any) -> Parameters:
     for (name, _), array in zip(named, arrays, strict=True):
         if not np.isfinite(array).all():
             raise InputError(f"the module's parameters must be finite, but {name} is not; was the training stable?")
-    return Parameters.from_arrays(
-        arrays,
-        names=[name for name, _ in named],
-        kinds=["bias" if p.ndim == 1 and _BIAS.fullmatch(name.rpartition(".")[2]) else "weight" for name, p in named],
-        layers=[name.rpartition(".")[0] or type(module).__name__ for name, _ in named],
-    )
+    kinds = ["bias" if p.ndim == 1 and _BIAS.fullmatch(name.rpartition(".")[2]) else "weight" for name, p in named]
+    layers = [name.rpartition(".")[0] or type(module).__name__ for name, _ in named]
+    return Parameters.from_arrays(arrays, names=[name for name, _ in named], kinds=kinds, layers=layers)
 
 
 def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from apas._typing import Floats
 from apas.models.base import Parameters
-from apas.models.dense_chain import ChainBuilder, DenseChain, Entries, NotDense
+from apas.models.dense_chain import ChainBuilder, DenseChain, Entries, NotDense, moving
 from apas.models.torch.passes import unhooked
 
 #: Layers and functions that change no number of a row in eval mode.
@@ -25,17 +25,14 @@ _DEFAULTS: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.01}, 
 _DEFAULTS |= {"hardtanh": {"min_val": -1.0, "max_val": 1.0}, "softplus": {"beta": 1.0, "threshold": 20.0}}
 _DEFAULTS |= {"gelu": {"approximate": "none"}, "clamp": {"min": None, "max": None}}
 _DEFAULTS |= {"softmax": {"dim": -1}, "log_softmax": {"dim": -1}}
-_LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.ReLU6: "relu6", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hardtanh"}
-_LAYERS |= {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ELU: "elu", nn.GELU: "gelu", nn.SiLU: "silu"}
-_LAYERS |= {nn.Softplus: "softplus"}
-_FUNCTIONS: dict[Any, str] = {F.relu: "relu", F.relu6: "relu6", F.leaky_relu: "leaky_relu", F.hardtanh: "hardtanh"}
-_FUNCTIONS |= {F.elu: "elu", F.gelu: "gelu", F.silu: "silu", F.softplus: "softplus", F.tanh: "tanh"}
-_FUNCTIONS |= {torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid", F.sigmoid: "sigmoid"}
-_FUNCTIONS |= {torch.clamp: "clamp", torch.clip: "clamp", "clip": "clamp"}
-_FUNCTIONS |= {name: name for name in ("relu", "tanh", "sigmoid", "clamp")}
-_LAYERS |= {nn.Softmax: "softmax", nn.LogSoftmax: "log_softmax"}
-_FUNCTIONS |= dict.fromkeys((F.softmax, torch.softmax, "softmax"), "softmax")
-_FUNCTIONS |= dict.fromkeys((F.log_softmax, torch.log_softmax, "log_softmax"), "log_softmax")
+_LAYERS: dict[Any, str] = {nn.ReLU: "relu", nn.LeakyReLU: "leaky_relu", nn.LogSoftmax: "log_softmax"}
+_LAYERS |= {kind: kind.__name__.lower() for kind in (nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Sigmoid, nn.ELU, nn.GELU)}
+_LAYERS |= {kind: kind.__name__.lower() for kind in (nn.SiLU, nn.Softplus, nn.Softmax)}
+#: Functions by themselves, and methods of tensors by their names.
+_FUNCTIONS: dict[Any, str] = {getattr(F, name): name for name in _LAYERS.values()}
+_METHODS = ("relu", "tanh", "sigmoid", "softmax", "log_softmax", "clamp")
+_FUNCTIONS |= {key: name for name in _METHODS for key in (getattr(torch, name), name)}
+_FUNCTIONS |= {torch.clip: "clamp", "clip": "clamp"}
 #: What may turn scores into the numbers that a module gives, by what these are.
 _HEADS = {"probability": ("sigmoid",), "probabilities": ("softmax", "log_softmax"), "logits": ("log_softmax",)}
 
@@ -84,7 +81,9 @@ class _TraceReader:
             if node.op == "output":
                 output = node.args[0]
             elif node.op == "placeholder":
-                self._take_input(node)
+                if self.values or node.target.startswith("*"):
+                    raise NotDense("the module takes more than one input")
+                self.values[node] = 0
             else:
                 try:
                     self.values[node] = self._value(node)
@@ -101,11 +100,6 @@ class _TraceReader:
             return self.builder.finish(last, self.theta, **options)
         except ValueError as error:
             raise NotDense(f"{type(self.module).__name__} is no network of layers: {error}") from None
-
-    def _take_input(self, node: Any) -> None:
-        if self.values or node.target.startswith("*"):
-            raise NotDense("the module takes more than one input")
-        self.values[node] = 0
 
     def _input(self, node: Any, place: int = 0) -> int:
         given = node.args[place] if len(node.args) > place else node.kwargs.get("input")
@@ -135,9 +129,13 @@ class _TraceReader:
         target, value = node.target, -1
         if target in ("size", getattr) or target is operator.getitem:  # of which only a reshape makes use
             return -1
-        if target in _ADD:
-            return self._sum(node)
+        if target in _ADD and (len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1):
+            raise NotDense(f"{_words(node)} adds with a factor")
+        if target in _ADD and not self.flat:
+            raise NotDense(f"{_words(node)} adds values of different sizes")
         value = self._input(node)
+        if target in _ADD:
+            return self.builder.add(value, self._input(node, 1))
         if target in _FUNCTIONS:
             return self._activation(node, value, _FUNCTIONS[target], lambda k, i, d: _argument(node, i, k, d))
         if target in _SAME and not (target in (F.dropout, F.alpha_dropout) and _argument(node, 2, "training", True)):
@@ -154,13 +152,6 @@ class _TraceReader:
             return value
         raise NotDense(f"{_words(node)} is no part of a dense network")
 
-    def _sum(self, node: Any) -> int:
-        if len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1:
-            raise NotDense(f"{_words(node)} adds with a factor")
-        if not self.flat:
-            raise NotDense(f"{_words(node)} adds values of different sizes")
-        return self.builder.add(self._input(node, 0), self._input(node, 1))
-
     def _layer(self, node: Any, layer: Any) -> int:
         kind, name = type(layer), node.target
         if kind not in (*SILENT, nn.Flatten, nn.Linear, nn.BatchNorm1d, nn.PReLU, *_LAYERS):
@@ -174,7 +165,7 @@ class _TraceReader:
         if not self.flat:
             raise NotDense(f"{name} ({kind.__name__}) works on inputs of several dimensions")
         if kind is nn.Linear:
-            weights = self._entries(layer.weight).mapped(np.transpose)
+            weights = self._entries(layer.weight).transpose(0, 2, 1)
             return self.builder.affine(value, weights, None if layer.bias is None else self._entries(layer.bias))
         if kind is nn.BatchNorm1d:
             if layer.running_mean is None or layer.running_var is None:
@@ -192,7 +183,7 @@ class _TraceReader:
         name = self.names.get(id(parameter))
         if name is None:
             raise NotDense("a layer computes with numbers that are none of its parameters")
-        return Entries.moving(_array(parameter), self.theta.slices[self.theta.names.index(name)].start)
+        return moving(_array(parameter), self.theta.slices[self.theta.names.index(name)].start)
 
     def _activation(self, node: Any, value: int, name: str, setting: Any) -> int:
         told = _DEFAULTS.get(name, {})
@@ -216,11 +207,9 @@ def _array(tensor: Any) -> Floats:
 
 
 def _argument(node: Any, place: int, key: str, default: Any) -> Any:
-    """What a call was given, by its place or by name."""
     return node.args[place] if len(node.args) > place else node.kwargs.get(key, default)
 
 
 def _words(node: Any) -> str:
-    """What a node of a graph calls, in words."""
     target = node.target
     return str(target) if isinstance(target, str) else f"the function {getattr(target, '__name__', target)}"

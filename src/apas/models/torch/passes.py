@@ -6,8 +6,6 @@ units of roundoff; the margin follows in proportion. The last bits of float32 ma
 margins near the edge of what counts as failing are computed again in float64, where they hardly do.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import threading
@@ -15,11 +13,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -30,11 +27,8 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import ROUNDING, Parameters
 from apas.models.forward import margins_from_scores
 
-OUTPUTS = ("logit", "probability", "logits", "probabilities")
-#: The same with one number per class instead of one, and the other way round.
+#: What the numbers of a module may be, and the same with one number per class instead of one, or the other way round.
 OTHER = {"logit": "logits", "probability": "probabilities", "logits": "logit", "probabilities": "probability"}
-#: Layers behind the last one that change no number once the module is in eval mode.
-SILENT = (nn.Identity, nn.Flatten, nn.Dropout, nn.AlphaDropout)
 SLACK, SUM_SLACK = 1e-5, 1e-3  # how far beyond [0, 1], and how far from a sum of 1, rounding may bring probabilities
 
 
@@ -51,7 +45,7 @@ class Head:
     eps: float
 
     @classmethod
-    def of(cls, kind: str, classes: Sequence[Any] | None, threshold: float, outputs: int, dtype: Any) -> Head:
+    def of(cls, kind: str, classes: Sequence[Any] | None, threshold: float, outputs: int, dtype: Any) -> Self:
         """Check the options of `as_model` against the number of outputs."""
         single = kind in ("logit", "probability")
         if single != (outputs == 1):
@@ -61,7 +55,13 @@ class Head:
                 instead += ", or one model per label if several labels can hold at once"
             why = f'`output` of as_model is "{kind}", which needs {needs}, but the module gives {outputs} per row;'
             raise InputError(f"{why} {instead}.")
-        labels = _check_classes(classes, max(2, outputs))
+        count = max(2, outputs)
+        given = range(count) if classes is None else classes
+        listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+        labels = tuple(c.item() if isinstance(c, np.generic) else c for c in given) if listed else ()
+        good = all(isinstance(c, str | int | float) and c == c for c in labels)
+        if not good or len(labels) != count or len(set(labels)) != count:
+            raise InputError(f"`classes` of as_model must hold {count} different texts or numbers, got {classes!r}.")
         value = check_probability(threshold, "threshold", "as_model")
         if len(labels) > 2 and value != 0.5:
             said = f"`threshold` of as_model only applies to two classes, but there are {len(labels)};"
@@ -117,52 +117,6 @@ class Head:
             raise InputError(f"{why} several labels at once need one model per label.")
 
 
-def _check_classes(classes: Sequence[Any] | None, count: int) -> tuple[Any, ...]:
-    given = range(count) if classes is None else classes
-    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
-    labels = tuple(c.item() if isinstance(c, np.generic) else c for c in given) if listed else ()
-    good = all(isinstance(c, str | int | float) and c == c for c in labels)
-    if not good or len(labels) != count or len(set(labels)) != count:
-        raise InputError(f"`classes` of as_model must hold {count} different texts or numbers, got {classes!r}.")
-    return labels
-
-
-def chosen_output(module: Any, output: str | None) -> str:
-    """What the module gives: as the last layer says, else as the user does; refuse what contradicts it."""
-    found = final_layer(module)
-    told = None if found is None else found[2]
-    last = type(module).__name__ if found is None else type(found[0][found[1]]).__name__
-    if output is None and told is None:
-        raise InputError(
-            "`output` of as_model must say what the module's numbers are, since its last layer does not; pass "
-            'apas.as_model(module, output=...) with "logit", "probability", "logits" or "probabilities" (a probability '
-            "read as a logit would certify everything)."
-        )
-    if output is not None and output not in OUTPUTS:
-        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
-    if output is not None and told is not None and output != told:
-        why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
-        raise InputError(f"{why} leave it out.")
-    return str(output or told)
-
-
-def final_layer(module: Any) -> tuple[Any, int, str] | None:
-    """Where a sequence of layers ends in a sigmoid or softmax: its container, its place, and the output it makes."""
-    if type(module) is not nn.Sequential or not unhooked(module):
-        return None
-    for i in reversed(range(len(module))):
-        layer = module[i]
-        if type(layer) is nn.Sequential:
-            return final_layer(layer)
-        if type(layer) in SILENT and unhooked(layer):
-            continue
-        kind = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}.get(type(layer))
-        if kind is None or not unhooked(layer) or getattr(layer, "dim", 1) not in (1, -1):
-            return None
-        return module, i, kind
-    return None
-
-
 def unhooked(module: Any) -> bool:
     """Whether calling the module does what its class says, and nothing that was hung onto it."""
     return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
@@ -203,9 +157,9 @@ class Stage:
         # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
         return Stage, (copy.deepcopy(self.module), self.layout)
 
-    def in_float64(self) -> Stage:
+    def in_float64(self) -> Self:
         """The same in float64."""
-        return Stage(copy.deepcopy(self.module).double(), self.layout)
+        return type(self)(copy.deepcopy(self.module).double(), self.layout)
 
     @contextmanager
     def move(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
@@ -328,13 +282,10 @@ class Passes:
     def give_up(self) -> None:
         """Use `vmap` no more, and say so: the module is slow, but the answers are the same."""
         self.batched = False
-        warnings.warn(
-            f"{type(self.stage.module).__name__} cannot be evaluated by torch.func.vmap (control flow that depends on "
-            "values, or an operation without a rule for it), so that shifted modules are evaluated one by one; the "
-            "answers are the same.",
-            UserWarning,
-            stacklevel=2,
-        )
+        why = "control flow that depends on values, or an operation without a rule for it"
+        told = f"{type(self.stage.module).__name__} cannot be evaluated by torch.func.vmap ({why}),"
+        instead = "so that shifted modules are evaluated one by one; the answers are the same."
+        warnings.warn(f"{told} {instead}", UserWarning, stacklevel=2)
 
     def try_together(self, numbers: Any, raw: Any) -> None:
         """Let `vmap` be used if it follows every tensor of parameters as single passes do."""

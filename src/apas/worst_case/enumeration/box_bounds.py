@@ -28,17 +28,12 @@ def outputs(
 ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
     """Ends of the weights and of the bias of the margin against each rival."""
     w, b = zip(*(net.parameters.split(end)[-2:] for end in (low, high)), strict=True)
-    sign = np.where(wanted == 1, 1.0, -1.0)
-    items = np.arange(len(wanted))
+    shift = np.where(wanted == 1, net.offset, -net.offset) if len(net.classes) == 2 else 0.0
     for rival in rivals(net, wanted).T:
-        if net.weights[-1].shape[1] == 1:
-            flip = (wanted != 1)[:, None]
-            v = [np.where(flip, -other[:, :, 0], end[:, :, 0]) for end, other in (w, w[::-1])]
-            c = [sign * np.where(flip, other, end)[:, 0] - sign * net.offset for end, other in (b, b[::-1])]
-        else:
-            shift = sign * net.offset if len(net.classes) == 2 else 0.0
-            v = [end[items, :, wanted] - other[items, :, rival] for end, other in (w, w[::-1])]
-            c = [end[items, wanted] - other[items, rival] - shift for end, other in (b, b[::-1])]
+        signs = output_signs(net, wanted, rival)
+        up, down = np.maximum(signs, 0.0), np.maximum(-signs, 0.0)  # what enters as it is, and what turned round
+        v = [_times(up, end.mT) - _times(down, other.mT) for end, other in (w, w[::-1])]
+        c = [(up * end - down * other).sum(axis=1) - shift for end, other in (b, b[::-1])]
         yield v[0], v[1], c[0], c[1]
 
 

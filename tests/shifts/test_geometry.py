@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from apas.shifts.box_rounding import LARGEST, box_distances, box_reach, inside_box, within_box
+from apas.shifts.geometry import LARGEST, box_distances, box_reach, inside_box, within_box
 
 
 def magnitudes(rng, count, spread=(-320, 307)):
