@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from apas._typing import Floats, Indices
+from apas._typing import Floats
 from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
@@ -59,42 +59,33 @@ def _unit(task: Task, i: int) -> float:
 
 
 class PiecewiseLinear:
-    """One piecewise linear function per coordinate, all of them evaluated together."""
+    """One piecewise linear function per coordinate, each with values (knots, columns) at its knots."""
 
     def __init__(self, places: list[int], knots: list[Floats], values: list[Floats]) -> None:
         self.places = np.array(places, dtype=np.intp)
-        longest, columns = max(map(len, knots), default=2), values[0].shape[1] if values else 0
-        self._knots = np.full((len(knots), longest), np.inf)
-        self._values, self._pieces, self._means = np.zeros((3, len(knots), longest, columns))
-        for i, (k, v) in enumerate(zip(knots, values, strict=True)):
-            slopes = np.diff(v, axis=0) / np.diff(k)[:, None]
-            self._knots[i, : len(k)], self._values[i, : len(k)] = k, v
-            self._pieces[i, : len(k) - 1] = slopes
-            self._means[i, : len(k)] = (slopes[[0, *range(len(slopes))]] + slopes[[*range(len(slopes)), -1]]) / 2
-        self._last = np.array([len(k) - 2 for k in knots], dtype=np.intp)
-        self._every = np.arange(len(knots))
+        slopes = [np.diff(v, axis=0) / np.diff(k)[:, None] for k, v in zip(knots, values, strict=True)]
+        self._each = list(zip(places, knots, values, slopes, strict=True))
 
     def __len__(self) -> int:
         return len(self.places)
 
     def sums(self, points: Floats) -> Floats:
         """What all of them add up to, shape (rows, columns)."""
-        at, piece, knot = self._pieces_at(points)
-        found = self._values[self._every, piece] + (at - knot)[:, :, None] * self._pieces[self._every, piece]
-        return np.asarray(found.sum(axis=1))
+        parts = []
+        for place, knots, values, slopes in self._each:
+            at = points[:, place]
+            piece = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(slopes) - 1)
+            parts.append(values[piece] + (at - knots[piece])[:, None] * slopes[piece])
+        return np.asarray(np.sum(parts, axis=0))
 
     def slopes(self, points: Floats) -> Floats:
         """Their slopes, shape (rows, functions, columns); at a knot the mean of those on its sides."""
-        at, piece, knot = self._pieces_at(points)
-        end = self._knots[self._every, piece + 1]  # the last knot ends a piece and begins none
-        slopes = np.where((at == knot)[:, :, None], self._means[self._every, piece], self._pieces[self._every, piece])
-        return np.where((at == end)[:, :, None], self._means[self._every, piece + 1], slopes)
-
-    def _pieces_at(self, points: Floats) -> tuple[Floats, Indices, Floats]:
-        """Coordinates, the piece that each is on, and where that begins."""
-        at = points[:, self.places]
-        piece = np.clip((at[:, :, None] >= self._knots).sum(axis=2) - 1, 0, self._last)
-        return at, piece, self._knots[self._every, piece]
+        found = []
+        for place, knots, _, slopes in self._each:
+            sides = [np.searchsorted(knots, points[:, place], side=side) - 1 for side in ("left", "right")]
+            left, right = (slopes[np.clip(piece, 0, len(slopes) - 1)] for piece in sides)
+            found.append((left + right) / 2)
+        return np.stack(found, axis=1)
 
 
 PIECES = 64  # in how many pieces a number is encoded to see whether it reaches the model along a straight line
