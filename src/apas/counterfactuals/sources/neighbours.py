@@ -24,8 +24,7 @@ class NearestNeighbours:
 
     Examples
     --------
-    >>> from apas import FeedForward
-    >>> from apas.counterfactuals.space.space import FeatureSpace
+    >>> from apas import Feature, FeatureSpace, FeedForward
     >>> space = FeatureSpace([Feature("income", high=9.0, low=0.0), Feature("age", "integer", mutable=False)])
     >>> net = FeedForward([[[1.0], [0.0]]], [[-4.0]], feature_names=space.names)
     >>> task = Task(net, space, background=np.array([[8.0, 30.0], [5.0, 60.0], [1.0, 40.0]]))
