@@ -473,20 +473,12 @@ class MilpSource:
                 break
             found = further
             slack = yield Candidate(found.point, final=False)
-        last = found if slack is None else bracket.passing
-        if last is not None:
+        last, growth = found if slack is None else bracket.passing, FIRST_GROWTH
+        while last is not None:  # then candidates with margins that grow slowly at first, and faster later
             yield Candidate(last.point)
-            yield from self._growing_margins(nearest, last)
-
-    def _growing_margins(self, nearest: Nearest, found: NearestPoint) -> Iterator[Candidate]:
-        """Candidates with margins that grow slowly at first, then faster."""
-        growth, last = FIRST_GROWTH, found if found.margin <= self.max_margin else None
-        while last is not None:
             margin = last.margin + max(growth * last.margin, LEAST_STEP)
             growth = min(2 * growth, LAST_GROWTH)
             last = nearest.at(margin) if margin <= self.max_margin else None
-            if last is not None:
-                yield Candidate(last.point)
 
 
 def _largest(nearest: Nearest) -> Iterator[Candidate]:
