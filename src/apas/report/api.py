@@ -197,6 +197,8 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+#: What the distance of a layer is, by the order that is measured in.
+LAYERS = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
 TITLE = "Do these explanations survive a new model?"
 
 
@@ -298,7 +300,7 @@ def report_file(
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
     drawn, lines = PageDraws.of(subject, later, entropy), lines_of(subject, later)
-    left_out = _left_out(subject.radii, later, drawn)
+    left_out, measured = _left_out(subject.radii, later, drawn), None if later is None else later.measured
     text = render_page(
         title=TITLE if title is None else title,
         headline=headline(subject, later),
@@ -310,7 +312,9 @@ def report_file(
         known_inputs=subject.rows.inputs is not None,
         shift_words=words_of(subject.rows.shifts).one,
         searched=any(radius.per_test for radius in subject.radii or ()),
-        **_measured_words(later),
+        figures_measured="" if measured is None else at_most(measured.delta),
+        measured_words="" if later is None or measured is None else measured_in_words(later),
+        layer_words="" if measured is None else LAYERS.get(measured.p, f"the distance of order {measured.p:g}"),
         methods=methods(subject, later, drawn),
         provenance=provenance(subject, later, entropy, drawn),
         data=plot_data(subject, later, lines, drawn),
@@ -320,18 +324,6 @@ def report_file(
     except OSError as error:
         raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
     return Written(target, len(lines), left_out, len(text.encode()))
-
-
-def _measured_words(later: Later | None) -> dict[str, str]:
-    """The measured shift as the page names it; empty without one."""
-    if later is None or (measured := later.measured) is None:
-        return dict.fromkeys(("figures_measured", "measured_words", "layer_words"), "")
-    layers = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
-    return {
-        "figures_measured": at_most(measured.delta),
-        "measured_words": measured_in_words(later),
-        "layer_words": layers.get(measured.p, f"the distance of order {measured.p:g}"),
-    }
 
 
 def check_path(path: Any) -> Path:

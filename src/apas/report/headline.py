@@ -191,13 +191,18 @@ def methods(subject: Subject, later: Later | None, drawn: PageDraws | None) -> d
     """Sentences under headings; each is true of this page."""
     searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
     first = "What the published search asks" if searched else "What certified means"
-    risky = any(claim.risk for claim in _claims(subject))
+    risky, plots, text = any(claim.risk for claim in _claims(subject)), [], TEXTS["plots"]
+    if drawn and (curves := drawn.curves):
+        one = curves.found[0]
+        plots.append(text["curves"].format(draws=one.draws, sizes=len(one.deltas), confidence=one.confidence))
+    if drawn and (bars := drawn.bars):
+        plots.append(text["histograms"].format(text["listed" if bars.listed else "drawn"].format(bars.draws)))
     found = {
         first: [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _how_shown(subject),
         "What is assumed": [words_of(subject.rows.shifts).assumed, *(TEXTS["assumed"].values() if risky else ())],
         "What is not promised": _not_promised(subject, later),
-        "What the plots show": _plots(drawn),
+        "What the plots show": [*plots, text["margin"]],
     }
     return {heading: sentences for heading, sentences in found.items() if sentences}
 
@@ -242,16 +247,6 @@ def _not_promised(subject: Subject, later: Later | None) -> list[str]:
     }
     but = "" if today else ", but for rows that are not valid today"
     return [text[name].format(but) for name, holds in when.items() if holds]
-
-
-def _plots(drawn: PageDraws | None) -> list[str]:
-    said, text = [], TEXTS["plots"]
-    if drawn and (curves := drawn.curves):
-        first = curves.found[0]
-        said.append(text["curves"].format(draws=first.draws, sizes=len(first.deltas), confidence=first.confidence))
-    if drawn and (bars := drawn.bars):
-        said.append(text["histograms"].format(text["listed" if bars.listed else "drawn"].format(bars.draws)))
-    return [*said, text["margin"]]
 
 
 def provenance(subject: Subject, later: Later | None, entropy: int, drawn: PageDraws) -> list[tuple[str, str]]:
