@@ -91,17 +91,11 @@ def _read_names(about: Fields, key: str) -> list[Any] | None:
     return names
 
 
-def _read_factors(about: Fields, key: str) -> Any:
-    """A number, one per name, or a list of nested lists of them, each of one shape; None where they go without saying.
-
-    A step per feature is never anything else than a number per name.
-    """
-    value = about.any(key)
-    if isinstance(value, dict) or (key == "integers" and value is not None):
+def _read_factors(about: Fields, key: str, other: Callable[[Fields, str], Any]) -> Any:
+    """A number per name, None where they go without saying, or what `other` reads."""
+    if isinstance(about.any(key), dict):
         return {name: about.inner(key).number(name) for name in about.object(key)}
-    if isinstance(value, list):
-        return [_read_numbers(about, key, part) for part in value]
-    return None if value is None else _read_numbers(about, key, value)
+    return None if about.is_null(key) else other(about, key)
 
 
 def _read_numbers(about: Fields, key: str, value: Any) -> Any:
@@ -114,11 +108,17 @@ def _read_numbers(about: Fields, key: str, value: Any) -> Any:
     return found if found.ndim else float(found)
 
 
-#: How a setting of a shift set is read from a file, by its name.
+def _read_tensors(about: Fields, key: str) -> list[Any]:
+    return [_read_numbers(about, key, part) for part in about.items(key)]
+
+
+#: How a setting of a shift set is read from a file, by its name, behind the kind of the set where it has its own.
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("p", "floor"), Fields.number),
     **dict.fromkeys(("layers", "features"), _read_names),
-    **dict.fromkeys(("scale", "integers"), _read_factors),
+    "scale": lambda about, key: _read_factors(about, key, _read_tensors),
+    "noise scale": lambda about, key: _read_factors(about, key, lambda *_: _read_numbers(about, key, about.any(key))),
+    "integers": lambda about, key: _read_factors(about, key, Fields.object),
     **dict.fromkeys(("parameters", "row"), lambda about, key: KINDS.read(about.inner(key))),
     "kinds": _read_kinds,
     "relative": Fields.flag,
@@ -136,7 +136,8 @@ class SetBySettings(EqualByContent):
         """The set that a file describes."""
         names = [f.name for f in fields(cls) if f.init]
         about.only("kind", *names)
-        return cls(**{name: _READERS[name](about, name) for name in names})
+        readers = {name: _READERS.get(f"{cls.kind} {name}") or _READERS[name] for name in names}
+        return cls(**{name: read(about, name) for name, read in readers.items()})
 
     def __repr__(self: Any) -> str:
         needed, others = list[str](), list[str]()

@@ -20,15 +20,7 @@ from apas.models.feedforward import FeedForward
 from apas.models.forward import LEAKY_SLOPE, activate, activation_range
 from apas.shifts.fit_problem import last_layer_rows
 from apas.shifts.geometry import lp_norm, steepest_point
-from apas.worst_case.intervals import (
-    Boxes,
-    cut_last_bits,
-    derivative_range,
-    interval_product,
-    output_signs,
-    output_terms,
-    rivals,
-)
+from apas.worst_case import intervals
 
 _Range = tuple[Floats, Floats]
 
@@ -74,11 +66,11 @@ def margins_against(net: FeedForward, X: Floats, wanted: Indices, mask: Floats) 
     reach, sizes = net.parameters.split(mask), np.abs(net.biases[-1])
     moves = list(zip(reach[::2], reach[1::2], strict=True))
     found = []
-    for rival in rivals(net, wanted).T:
-        weights, weight_moves, bias, bias_moves = output_terms(net, reach, wanted, rival)
+    for rival in intervals.rivals(net, wanted).T:
+        weights, weight_moves, bias, bias_moves = intervals.output_terms(net, reach, wanted, rival)
         size = sizes[wanted] + sizes[rival] if len(sizes) > 1 else np.full(len(X), sizes[0])
         size = size + (abs(net.offset) if len(net.classes) == 2 else 0.0)
-        signs = output_signs(net, wanted, rival)
+        signs = intervals.output_signs(net, wanted, rival)
         found.append(BallMargin(net, X, moves, weights, weight_moves, bias, bias_moves, size, signs))
     return found
 
@@ -302,7 +294,7 @@ class BallSlopes:
         name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
-        least, most = derivative_range(name, low, high)
+        least, most = intervals.derivative_range(name, low, high)
         # functions of a library are off by a few units in the last place, of values up to about 1: 8 are allowed
         slopes = (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)
         return _BallLayer(_values(name, low, high), values, size, slopes, moved, error, norm)
@@ -331,7 +323,7 @@ class BallSlopes:
         low, high = v - spread, v + spread
         for i in reversed(range(len(reaches))):
             layer = layers[i + 1]
-            low, high = interval_product((low, high), layer.slopes)
+            low, high = intervals.interval_product((low, high), layer.slopes)
             common = up(common * layer.steepest.max(axis=1) if i == len(reaches) - 1 else common, 0)
             sizes = np.maximum(-low, high)
             total = up(lp_norm(sizes, self.q), sizes.shape[1]) + common
@@ -533,7 +525,7 @@ class Balls:
             if len(more):
                 least[more] = np.maximum(least[more], boxes.take(more).radius(limit)[0])
             proved[rows] = least
-        return np.where(proved >= limit, limit, cut_last_bits(proved)), np.full(len(proved), np.inf)
+        return np.where(proved >= limit, limit, intervals.cut_last_bits(proved)), np.full(len(proved), np.inf)
 
     def worst(self, delta: Floats) -> Floats | None:
         """Per row a point of the unit ball with the least margin, where the bounds are exact; else None."""
@@ -547,12 +539,12 @@ class Balls:
             points[better] = steepest_point(margin.take(better).output_gradients() * self.mask, self.p)
         return points
 
-    def _blocks(self) -> Iterator[tuple[slice, Boxes, list[BallMargin]]]:
+    def _blocks(self) -> Iterator[tuple[slice, intervals.Boxes, list[BallMargin]]]:
         """Parts of the rows whose layers fit into the processor's cache, with the boxes around their balls."""
         step = max(1, NUMBERS // max(max(w.shape) for w in self.net.weights))
         for rows in (slice(start, start + step) for start in range(0, len(self.X), step)):
             X, wanted = self.X[rows], self.wanted[rows]
-            yield rows, Boxes(self.net, X, wanted, self.mask), margins_against(self.net, X, wanted, self.mask)
+            yield rows, intervals.Boxes(self.net, X, wanted, self.mask), margins_against(self.net, X, wanted, self.mask)
 
 
 def _least(margin: BallMargin, norms: list[MatrixNorms], delta: Floats) -> Floats:

@@ -222,15 +222,11 @@ class _RowVerdicts:
         if exact:
             everyone = self._open_rows()
             for rows in (everyone[start : start + BLOCK] for start in range(0, len(everyone), BLOCK)):
-                # the shifts at which exact bounds are attained
+                # the shifts at which exact bounds are attained: corners, scaled by the radii, or known in closed form
                 corners = boxes.take(rows).worst(deltas[rows])
-                if corners is not None:
-                    # they come scaled by the radii
-                    units = np.divide(corners, self.radii, out=np.zeros_like(corners), where=self.radii > 0)
-                else:
-                    pushed = UnitPushes(self.net, self.X[rows], self.wanted[rows], self.radii, deltas[rows])
-                    units = np.stack([pushed.direction(i, np.empty(0)) for i in range(len(rows))])
-                for row, unit in zip(rows.tolist(), units, strict=True):
+                pushed = UnitPushes(self.net, self.X[rows], self.wanted[rows], self.radii, deltas[rows])
+                for i, row in enumerate(rows.tolist()):
+                    unit = pushed.direction(i, np.empty(0)) if corners is None else np.sign(corners[i])
                     self._offer(row, unit, "interval")
 
     def _offer(self, row: int, direction: Floats, step: str) -> bool:

@@ -17,7 +17,7 @@ from apas.certification.max_shift.proved import first_break
 from apas.certification.max_shift.result import MaxShift, Plan, Trace
 from apas.certification.question import Question
 from apas.display.progress import Progress
-from apas.models.base import ROUNDING, class_indices
+from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
 from apas.models.forward import GELU_STEEPEST, LEAKY_SLOPE, activate, margins_from_scores
 from apas.worst_case.intervals import rivals
@@ -298,10 +298,10 @@ def has_exact_roots(net: FeedForward) -> bool:
 
 
 def smallest_failures(
-    question: Question, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
+    question: Question, stream: Stream, samples: int, rank: int, limit: float, start: Floats
 ) -> list[RayFailures]:
     """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many."""
-    search = RaySearch(question, net, stream, samples, limit, start)
+    search = RaySearch(question, stream, samples, limit, start)
     reach = search.guess(rank)
     found: list[Any] = [None] * len(question)
     rows = np.arange(len(question))
@@ -319,18 +319,15 @@ def smallest_failures(
 class RaySearch:
     """First failures of rows along one sample of rays, block by block."""
 
-    def __init__(
-        self, question: Question, net: FeedForward, stream: Stream, samples: int, limit: float, start: Floats
-    ) -> None:
-        self.question, self.net, self.stream, self.samples = question, net, stream, samples
-        self.limit, self.start = limit, start
-        self.wanted = class_indices(question.model.classes, question.one_target, len(question))
-        self.exact = has_exact_roots(net)
+    def __init__(self, question: Question, stream: Stream, samples: int, limit: float, start: Floats) -> None:
+        assert question.network is not None  # it alone has rays
+        self.question, self.net, self.stream, self.samples = question, question.network, stream, samples
+        self.limit, self.start, self.exact = limit, start, has_exact_roots(self.net)
         # behind one hidden layer chords are close enough over the whole reach; deeper, half of it is needed
-        self.shares = (0.0, 1.0) if len(net.activations) < 2 else (0.0, 0.5, 1.0)
-        widest = max(w.shape[1] for w in net.weights)
+        self.shares = (0.0, 1.0) if len(self.net.activations) < 2 else (0.0, 0.5, 1.0)
+        widest = max(w.shape[1] for w in self.net.weights)
         # directions of a block hold 2**18 numbers: in tiles of 128 as they are drawn, or 16 of a large network
-        self.rays = max(1, min(RAYS, (1 << 18) // max(1, len(net.parameters)) // 128 * 128 or 16))
+        self.rays = max(1, min(RAYS, (1 << 18) // max(1, len(self.net.parameters)) // 128 * 128 or 16))
         self.rows = max(1, BLOCK // (widest * self.rays))
 
     def guess(self, rank: int) -> Floats:
@@ -343,7 +340,7 @@ class RaySearch:
         step = max(1, self.rows * self.rays // count)
         for first in range(0, len(self.question), step):
             part = slice(first, first + step)
-            rays = Rays(self.net, self.question.X[part], self.wanted[part], directions)
+            rays = Rays(self.net, self.question.X[part], self.question.wanted[part], directions)
             low = np.log(self.start[part])
             high = np.full(len(low), np.log(self.limit))
             for _ in range(10):  # to a 1024th of the orders of magnitude: a guess needs no more
@@ -363,7 +360,7 @@ class RaySearch:
             for first in range(0, len(rows), self.rows):
                 part = slice(first, first + self.rows)
                 some = rows[part]
-                rays = Rays(self.net, self.question.X[some], self.wanted[some], directions)
+                rays = Rays(self.net, self.question.X[some], self.question.wanted[some], directions)
                 points = [share * reach[part] for share in self.shares]
                 doubtful = ~(rays.floors(points) > band[part, None])
                 row, sample = np.nonzero(doubtful.any(axis=0))
@@ -457,12 +454,9 @@ def along_rays(
     stream, (samples, allowed, refuting) = stream.part("rays"), plan
     start = np.where(proved > 0, proved, limit * 1e-6)  # where a grid begins of which nothing is proved
     exact = has_exact_roots(network)
-    if question.n_jobs == 1 or len(start) == 1:
-        found_rays = smallest_failures(question, network, stream, samples, refuting, limit, start)
-    else:
-        parts = row_parts(len(start), question.n_jobs, per_worker=1)
-        jobs = ((question.take(rows), network, stream, samples, refuting, limit, start[rows]) for rows in parts)
-        found_rays = [one for part in in_parallel(smallest_failures, jobs, question.n_jobs) for one in part]
+    parts = row_parts(len(start), question.n_jobs, per_worker=1)
+    jobs = ((question.take(rows), stream, samples, refuting, limit, start[rows]) for rows in parts)
+    found_rays = [one for part in in_parallel(smallest_failures, jobs, question.n_jobs) for one in part]
     answers = []
     for i, found in enumerate(found_rays):
         enough, refuted = len(found.radii) > allowed, len(found.sure) >= refuting

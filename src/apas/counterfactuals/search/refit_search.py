@@ -20,7 +20,7 @@ from apas.models.base import Model, class_indices
 LADDER = (6.5, 5.2, 3.9, 3.2, 2.6, 2.1, 1.7)
 #: Rows of the path are looked for at these, among all that the search came across. They do not lie closer: a path
 #: without gaps would end at the second failure of 93 refits, where on average no more than 1 - 2 / 94 of all accept.
-RUNGS = (10.4, 9.8, 9.1, 8.4, 7.8, 7.3, 6.8, 6.4, 6, 5.6, 5.2, 4.9)
+RUNGS: tuple[float, ...] = (10.4, 9.8, 9.1, 8.4, 7.8, 7.3, 6.8, 6.4, 6, 5.6, 5.2, 4.9)
 RUNGS += (4.7, 4.4, 4.2, 3.9, 3.6, 3.4, 3.1, 2.9, 2.6, 2.3, 2.1, 1.8)
 #: The same for the margin of one model, in units of the median margin of known rows of the class.
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
