@@ -20,10 +20,13 @@ from apas.certification.interval_network import IntervalNetwork as IntervalNetwo
 from apas.certification.max_shift.api import max_shift as max_shift
 from apas.certification.max_shift.result import MaxShift as MaxShift, MaxShifts as MaxShifts
 from apas.certification.methods.attack import Attack as Attack
-from apas.certification.methods.bounds import IntervalBounds as IntervalBounds, LinearBounds as LinearBounds
+from apas.certification.methods.bounds import (
+    Exact as Exact,
+    IntervalBounds as IntervalBounds,
+    LinearBounds as LinearBounds,
+)
 from apas.certification.methods.cascade import Cascade as Cascade
 from apas.certification.methods.enumeration import Enumeration as Enumeration
-from apas.certification.methods.exact import Exact as Exact
 from apas.certification.methods.refit import RefitBounds as RefitBounds
 from apas.certification.methods.sampling import Sampling as Sampling
 from apas.certification.region import Region as Region, RowRegion as RowRegion

@@ -76,10 +76,6 @@ class AnswerColumn(Sequence[Item]):
     def __iter__(self) -> Iterator[Item]:
         return map(self.distinct.__getitem__, self.codes.tolist())
 
-    def each(self, function: Callable[[Item], Any]) -> Any:
-        """What a function says of each row, as an array; it is asked about each distinct answer once."""
-        return np.array([function(item) for item in self.distinct])[self.codes]
-
 
 class RowResults(Sequence[Item]):
     """One answer per row, in the order of the rows; nothing changes it once it is made.

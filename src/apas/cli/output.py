@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-
 #: How the names of files end that are written block by block.
 STREAMED = (".jsonl", ".parquet")
 

@@ -1,4 +1,4 @@
-"""`apas verify`, `audit`, `ledger` and `report`: what becomes of promises that were made."""
+"""`apas verify`, `audit`, `ledger`, `report` and `letter`: what becomes of promises that were made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typer import Argument, Option
 from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
 from apas.cli import options
-from apas.cli.options import group_options, optional
+from apas.cli.options import group_options, optional, parse_pairs
 from apas.cli.output import cell, check_outputs, give, json_rows, new_table, page, print_json, print_line, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
@@ -25,7 +25,6 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     from apas.contracts.audit import AuditReport
     from apas.contracts.verify import VerifyReport
-
 
 CHECK_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
@@ -245,7 +244,7 @@ def add_command(
     Example:  apas ledger add ledger.db promises.json --references applicants.txt
     """
     from apas import Ledger, load_certificates
-    from apas.contracts.promises import checked_promises
+    from apas.contracts.ledger import checked_promises
 
     check_outputs({"LEDGER": _file(ledger)}, certificates, references)
     names = read_references(references, reference_column)
@@ -396,3 +395,40 @@ def report_command(
     print_line(f"{done.path}: {done.rows} explanation{'s' if done.rows > 1 else ''}.")
     for part, why in done.left_out.items():
         print_line(f"Left out, {part}: {why}")
+
+
+@group_options
+def letter_command(
+    certificates: options.CertificatesFile,
+    *,
+    folder: Path = Option(Path("letters"), "--folder", "-o", help="Where to write the pages."),
+    references: References = None,
+    reference_column: ReferenceColumn = None,
+    expires: str | None = optional("Last day of the promises (UTC), such as 2027-06-30."),
+    answer: str | None = optional("What the class means to people.", "its name"),
+    name: list[str] | None = optional("What people call a feature: FEATURE=WORDS; several times."),
+    sender: str = optional("Who writes.", default=""),
+    template: Path | None = optional("A page of your own (Jinja).", "the one of apas"),
+    as_json: options.Json = False,
+) -> None:
+    """Write a page for each applicant: what to change, what is promised, until when, and what is not.
+
+    Rows that are not certified are left out. Each option has a code, which `apas ledger list --digest` finds.
+
+    Examples, with what the class means, and with a page of your own:
+
+    apas letter promises.json --expires 2099-12-31 --answer approved -o letters
+
+    apas letter promises.json --template own.html -o letters
+    """
+    from apas import write_letter
+
+    said: dict[str, Any] = {"expires": expires, "answer": answer, "sender": sender, "template": template}
+    said |= {"references": read_references(references, reference_column), "names": parse_pairs(name, "--name")}
+    pages = write_letter(certificates, folder, **said)
+    if as_json:
+        print_json({"format": "apas-letters", "pages": [str(path) for path in pages]})
+        return
+    for path in pages:
+        print_line(str(path))
+    print_line(f"{len(pages)} letter{'' if len(pages) == 1 else 's'}.")

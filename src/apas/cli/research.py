@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from apas.models.feedforward import FeedForward
     from apas.paper.experiment import Entry, ExperimentOutcome
 
-
 paper_app = typer.Typer(
     name="paper",
     help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",

@@ -56,7 +56,9 @@ class CsvTable:
         count, text, places = 0, set[int](), range(len(self.header))
         for line in self._rows():
             count += 1
-            text.update(i for i in places if i not in text and line[i] and not is_number(line[i]))
+            for i in places:  # a loop, since this is asked of every cell
+                if i not in text and line[i] and not is_number(line[i]):
+                    text.add(i)
         return count, text
 
     def _frame(self, columns: list[list[Any]], start: int, text: Collection[int] = ()) -> DataFrame:

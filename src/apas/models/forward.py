@@ -68,7 +68,7 @@ SMOOTH: dict[str, Callable[[Floats], object]] = {
 # what product of it and the argument on it is the identity).
 #: What older names stand for.
 _SHORT: dict[str, tuple[str, tuple[float, ...]]] = {"relu": ("leaky_relu", (0.0,)), "hard_tanh": ("clip", (-1.0, 1.0))}
-_SHORT["leaky_relu"] = "leaky_relu", (LEAKY_SLOPE,)
+_SHORT |= {"leaky_relu": ("leaky_relu", (LEAKY_SLOPE,)), "elu": ("elu", (1.0,))}
 
 
 @cache
@@ -159,8 +159,7 @@ def derivative(name: str, z: Floats) -> Floats:
     if kind == "softplus":
         return _sigmoid_of(z if not numbers else np.where(numbers[0] * z > numbers[1], np.inf, numbers[0] * z))
     if kind == "elu":
-        below = np.exp(np.minimum(z, 0.0))
-        return below if not numbers else np.where(z > 0, 1.0, numbers[0] * below)
+        return np.where(z > 0, 1.0, numbers[0] * np.exp(np.minimum(z, 0.0)))
     if name == "sigmoid":
         s = _sigmoid_of(z)
         return s * (1 - s)
@@ -403,7 +402,7 @@ def steepest(name: str) -> float:
 @cache
 def growth(name: str) -> float:
     """How many times larger than its argument an activation can be, apart from what `excess` says."""
-    alphas = [numbers[0] for kind, numbers in map(shape_of, inner_names(name)) if kind == "elu" and numbers]
+    alphas = [numbers[0] for kind, numbers in map(shape_of, inner_names(name)) if kind == "elu"]
     return max([1.0, *alphas])
 
 

@@ -15,7 +15,7 @@ from apas._validation import is_path
 from apas.certification.region import AT_LEAST, AT_MOST, ONE_OF, RowRegion, Span, cells_of, names_of
 from apas.certification.results import Certificates
 from apas.contracts.audit import certificates_of
-from apas.contracts.promises import Promise, checked_promises
+from apas.contracts.ledger import Promise, checked_promises
 from apas.counterfactuals.menu import Menu, MenuStatus
 from apas.counterfactuals.result import Counterfactuals, differ
 from apas.display.numbers import at_least, at_most, exactly

@@ -21,7 +21,7 @@ from apas.certification.max_shift.result import MaxShifts
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
 from apas.certification.results import Certificates
-from apas.contracts import certificate_file, certified_model as certified
+from apas.contracts import certificate_file as files, certified_model as behind
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
 from apas.contracts.certificate_lines import table_digest
 from apas.counterfactuals.result import Counterfactuals
@@ -42,7 +42,7 @@ class Subject:
     radii: MaxShifts | None
     digest: str
     versions: dict[str, str]
-    matched: certified.Matched | None = None
+    matched: behind.Matched | None = None
     searches: int | None = None
     is_saved: bool = True
 
@@ -61,15 +61,9 @@ class Subject:
 
 def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
     """Check what `write_report` was given, and bring it into one form."""
-    searches, found, digest, versions, already = (
-        None,
-        certificates,
-        "",
-        certificate_file.own_versions(),
-        "`certificates` are",
-    )
+    searches, found, digest, versions, already = None, certificates, "", files.own_versions(), "`certificates` are"
     if is_path(certificates):
-        stored = certificate_file.read_stored(certificates)
+        stored = files.read_stored(certificates)
         found = stored.certificates if stored.certificates is not None else stored.max_shifts
         digest, versions, already = stored.digest, stored.versions, "the file already holds"
     elif isinstance(certificates, Counterfactuals):
@@ -90,16 +84,16 @@ def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
         raise InputError(f"`max_shifts` goes with certificates, but {already} {words}.")
     if not len(found):
         raise InputError("`certificates` must hold at least one row, got none; there is nothing to report.")
-    found = certified.with_readings(found)
+    found = behind.with_readings(found)
     if radii is not None:
-        certificate_file.check_same_rows(found, radii)
-        digest, versions = "", certificate_file.own_versions()
+        files.check_same_rows(found, radii)
+        digest, versions = "", files.own_versions()
     elif isinstance(found, Certificates):
         radii = found.max_shifts
-    is_saved = bool(digest) or not certificate_file.unsaved(found, radii)
-    digest = digest or (certificate_file.stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
-    matched: Any = None if found.model is None else certified.Matched(found.model)
-    if model is not None and isinstance(matched := certified.match_model(found, read_model(model, "`model`")), str):
+    is_saved = bool(digest) or not files.unsaved(found, radii)
+    digest = digest or (files.stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
+    matched: Any = None if found.model is None else behind.Matched(found.model)
+    if model is not None and isinstance(matched := behind.match_model(found, read_model(model, "`model`")), str):
         wanted = "the model that the certificates are about"
         raise InputError(f"`model` must be {wanted}, but {matched}; pass that model.")
     certificates, radii = (found, radii) if isinstance(found, Certificates) else (None, found)
@@ -120,7 +114,7 @@ def _radii(max_shifts: Any) -> MaxShifts | None:
             "`max_shifts` must be what max_shift returns, or the name of a file that holds it, got "
             f"{type(max_shifts).__name__}."
         )
-    found = certificate_file.read_stored(max_shifts).max_shifts
+    found = files.read_stored(max_shifts).max_shifts
     if found is None:
         raise InputError(f"{os.fsdecode(max_shifts)} holds no largest shifts; write them with `apas max-shift --save`.")
     return found
@@ -140,8 +134,8 @@ class Later:
     @property
     def beyond(self) -> str:
         """What differs besides parameters, or may, in sentences; empty if nothing does."""
-        beginnings = (certified.DIFFERS, certified.NOT_IDENTIFIED, certified.OF_THE_PROCESS)
-        return " ".join(note for note in self.notes if note.startswith((*beginnings, certified.NOT_MEASURED)))
+        beginnings = (behind.DIFFERS, behind.NOT_IDENTIFIED, behind.OF_THE_PROCESS)
+        return " ".join(note for note in self.notes if note.startswith((*beginnings, behind.NOT_MEASURED)))
 
     @property
     def layers(self) -> list[tuple[str, str, int, float]]:
@@ -167,23 +161,23 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
         told = _read_audit(audit, subject)
         if new is not None and told.new_digest != model_digest(new):
             raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
-        margins = None if new is None else _margins(rows, certified.read_successor(rows, new, None, validity_only=True))
+        margins = None if new is None else _margins(rows, behind.read_successor(rows, new, None, validity_only=True))
         shift, digest, notes = told.shifts.get(rows.model_digest), told.new_digest, told.notes
     else:
         base = None if subject.matched is None else subject.matched.model
-        successor = certified.read_successor(rows, new, base, validity_only=False)
+        successor = behind.read_successor(rows, new, base, validity_only=False)
         margins, shift = _margins(rows, successor), successor.shift(rows.shifts)
         told, digest, notes = None, model_digest(successor.given), successor.notes
         if subject.certificates is not None:
             told = audited(subject.certificates, new, base=base, repairs=False)
             notes = told.notes
-    comparable = shift is not None and certified.bounds_distance(rows.shifts) and shift.p == rows.shifts.order
+    comparable = shift is not None and behind.bounds_distance(rows.shifts) and shift.p == rows.shifts.order
     found = Later(shift, comparable, margins, digest, notes, told)
     return replace(found, comparable=comparable and not found.beyond)
 
 
-def _margins(rows: Any, successor: certified.Successor) -> tuple[float, ...]:
-    question = certified.rows_on(rows, successor)
+def _margins(rows: Any, successor: behind.Successor) -> tuple[float, ...]:
+    question = behind.rows_on(rows, successor)
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(question.model.margin(question.X, question.one_target).tolist())
 
@@ -216,7 +210,7 @@ def _read_audit(audit: Any, subject: Subject) -> AuditReport:
 def _from_file(name: str) -> tuple[AuditReport, str]:
     """The audit that a file holds, and the digest of its rows."""
     try:
-        top = Fields(certificate_file.read_object(name, "audit"))
+        top = Fields(files.read_object(name, "audit"))
         if top.content.get("format") != AuditReport.FORMAT:
             wanted = f'an object with "format": "{AuditReport.FORMAT}"'
             raise InputError(f"it must hold {wanted}; write it with `apas audit --json`.")
@@ -320,11 +314,11 @@ def _draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves 
     deltas = _deltas(subject, later)
     if not len(deltas):
         return UNCERTIFIED
-    question, _ = certified.ask_again(subject.rows, matched)
+    question, _ = behind.ask_again(subject.rows, matched)
     rows, draws = _affordable(question)
     points: Any = question.X
     if not matched.network_only:
-        points, _ = certified.rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
+        points, _ = behind.rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
     points = points.iloc[:rows] if is_frame(points) else points[:rows]
     how: dict[str, Any] = {"shifts": subject.rows.shifts, "method": Sampling(confidence=CONFIDENCE, n_samples=draws)}
     found = robust_fraction(matched.model, points, deltas, target=question.target[:rows], rng=entropy, **how)
@@ -345,7 +339,7 @@ def _draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
         return UNCERTIFIED
     # where none is certified, a delta in the middle of the others
     deltas = np.where(deltas > 0, deltas, np.median(deltas[deltas > 0]))
-    question = certified.ask_again(subject.rows, subject.matched)[0].at(deltas)
+    question = behind.ask_again(subject.rows, subject.matched)[0].at(deltas)
     rows, draws = _affordable(question)
     listed = offers(question.shifts, Listed)
     draws = len(question.shifts.models) if offers(question.shifts, Listed) else draws
