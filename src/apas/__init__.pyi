@@ -38,8 +38,7 @@ from apas.contracts.certificate_file import (
 )
 from apas.contracts.ledger import Ledger as Ledger
 from apas.contracts.verify import VerifyReport as VerifyReport, verify as verify
-from apas.counterfactuals.api import generate as generate
-from apas.counterfactuals.calibrated_offers import calibrate_offers as calibrate_offers
+from apas.counterfactuals.api import calibrate_offers as calibrate_offers, generate as generate
 from apas.counterfactuals.menu import Menu as Menu, MenuItem as MenuItem, MenuStatus as MenuStatus, menu as menu
 from apas.counterfactuals.result import (
     Counterfactual as Counterfactual,

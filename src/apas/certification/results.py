@@ -209,7 +209,9 @@ class UnderShifts(RowResults[Item]):
         """Draw the answers, as the class says."""
         from apas.display import plots
 
-        return getattr(plots, self.PLOT)(self, ax)  # type: ignore[no-any-return]
+        ax = plots.new_axes(ax, f"{type(self).__name__}.plot")
+        getattr(plots, self.PLOT)(self, ax)
+        return ax
 
     def _continued(self, go_on: Callable[..., Sequence[Item]], n_samples: Any, model: Any, n_jobs: Any) -> Self:
         """The answers that `go_on` gives for the question that these are about, and a number of draws."""
