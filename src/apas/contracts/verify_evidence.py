@@ -19,9 +19,8 @@ from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEviden
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
-from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
+from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
-from apas.certification.methods.exact import Exact
 from apas.certification.methods.refit import RefitBounds
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence
 from apas.certification.question import Question, decide
