@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 from apas.paper import league
-from apas.paper.league_tables import OURS, PROCESSES
+from apas.paper.league import OURS, PROCESSES
 
 
 def main() -> None:

@@ -20,10 +20,13 @@ from apas.certification.interval_network import IntervalNetwork as IntervalNetwo
 from apas.certification.max_shift.api import max_shift as max_shift
 from apas.certification.max_shift.result import MaxShift as MaxShift, MaxShifts as MaxShifts
 from apas.certification.methods.attack import Attack as Attack
-from apas.certification.methods.bounds import IntervalBounds as IntervalBounds, LinearBounds as LinearBounds
+from apas.certification.methods.bounds import (
+    Exact as Exact,
+    IntervalBounds as IntervalBounds,
+    LinearBounds as LinearBounds,
+)
 from apas.certification.methods.cascade import Cascade as Cascade
 from apas.certification.methods.enumeration import Enumeration as Enumeration
-from apas.certification.methods.exact import Exact as Exact
 from apas.certification.methods.refit import RefitBounds as RefitBounds
 from apas.certification.methods.sampling import Sampling as Sampling
 from apas.certification.region import Region as Region, RowRegion as RowRegion
@@ -35,8 +38,7 @@ from apas.contracts.certificate_file import (
 )
 from apas.contracts.ledger import Ledger as Ledger
 from apas.contracts.verify import VerifyReport as VerifyReport, verify as verify
-from apas.counterfactuals.api import generate as generate
-from apas.counterfactuals.calibrated_offers import calibrate_offers as calibrate_offers
+from apas.counterfactuals.api import calibrate_offers as calibrate_offers, generate as generate
 from apas.counterfactuals.menu import Menu as Menu, MenuItem as MenuItem, MenuStatus as MenuStatus, menu as menu
 from apas.counterfactuals.result import (
     Counterfactual as Counterfactual,

@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 import apas
 from apas import DerivedSeed, Most, Sampling
 from apas._random import DERIVED, HASHED, Stream
-from apas.contracts.promises import checked_promises, join_promises
+from apas.contracts.ledger import checked_promises, join_promises
 
 X = rows(6)
 FIXED = Sampling(n_samples=9000)

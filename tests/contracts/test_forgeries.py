@@ -54,7 +54,7 @@ def test_nothing_is_proved_of_every_normal_shift(proved):
     assert KINDS.read(Fields(content["shifts"])) == shifts
     item = apas.load_certificates(proved)[0]
     row = np.array([content["certificates"][0]["encoded"]])
-    drawn = readings(question_of(NET, row, row, [item], shifts), [item])[0].first_draw
+    drawn = float(readings(question_of(NET, row, row, [item], shifts), [item]).margins[0, 1])
     write(proved, changed(content, ("certificates", 0, "margins", "first_draw"), drawn))
     assert codes(proved) == (1, 3)
 

@@ -62,15 +62,15 @@ def test_no_delta_of_the_grid_certifies_nothing():
 
 def test_what_is_not_found_at_the_delta_is_not_taken_from_a_larger_one(monkeypatch):
     """Delta and rows must be those of one list, also if a search finds nothing there and something beyond."""
-    from apas.counterfactuals import calibrated_offers
+    from apas.counterfactuals import api
 
-    updates = shifted(*np.linspace(0.001, 0.002, 9))
+    updates, generate = shifted(*np.linspace(0.001, 0.002, 9)), apas.generate
 
     def sometimes(model, X, delta, **search):
-        found = apas.generate(model, X, delta, **search)
+        found = generate(model, X, delta, **search)
         return found[np.zeros(len(found), dtype=bool)] if delta == GRID[0] else found
 
-    monkeypatch.setattr(calibrated_offers, "generate", sometimes)
+    monkeypatch.setattr(api, "generate", sometimes)
     found = calibrated(updates)
     assert found.delta == GRID[0]
     assert len(found) == 0

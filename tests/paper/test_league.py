@@ -11,8 +11,19 @@ from conftest import shared_folder
 from apas.datasets import data_from
 from apas.paper import league
 from apas.paper.experiment import BEYOND, EXPERIMENTS
-from apas.paper.league import TREES, Ground, accepted_by, read_league_table
-from apas.paper.league_tables import LATER, OURS, PROCESSES, SAME, figures, row_table, tables
+from apas.paper.league import (
+    LATER,
+    OURS,
+    PROCESSES,
+    SAME,
+    TREES,
+    Ground,
+    accepted_by,
+    figures,
+    read_league_table,
+    row_table,
+    tables,
+)
 
 LINES = league.LINES
 

@@ -401,7 +401,7 @@ def test_what_was_not_promised_is_counted_apart(tmp_path):
 
 
 def test_many_rows_have_curves_as_far_as_the_work_allows(tmp_path, monkeypatch):
-    monkeypatch.setattr("apas.report.curves.WORK", 200_000)
+    monkeypatch.setattr("apas.report.subject.WORK", 200_000)
     path = apas.write_report(mixed(count=8), tmp_path / "report.html")
     data = data_of(path)
     drawn = len(data["curves"]["estimate"])
@@ -474,7 +474,7 @@ def test_missing_extra(module, monkeypatch, tmp_path):
 
 
 def test_margins_that_are_no_numbers_are_counted_apart():
-    from apas.report.curves import BARS, _count_bars
+    from apas.report.subject import BARS, _count_bars
 
     margins = np.array([[1.0, math.nan], [2.0, math.inf], [-1.0, math.nan]])
     found = _count_bars(margins, np.array([1, 3]), np.array([0.1, 0.1]), listed=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from apas.theory.natural import Moments, mean_reach, spread_reach, t_test
+from apas.theory.shift_notions import Moments, mean_reach, spread_reach, t_test
 
 
 def collected(values, block):

@@ -21,7 +21,7 @@ from apas import Candidate, Feature, FeatureSpace, FeedForward, LinfShifts, Samp
 from apas._random import Stream
 from apas.counterfactuals import api as entry
 from apas.counterfactuals.search import tests as judge
-from apas.counterfactuals.search.observed_split import split_models
+from apas.counterfactuals.search.stacked import split_models
 
 COVERAGE, CONFIDENCE, DELTA = 0.9, 0.9, 0.5
 NET = FeedForward([[[1.0]]], [[-1.0]], feature_names=("x",))

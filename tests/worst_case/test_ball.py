@@ -27,7 +27,7 @@ from apas.worst_case.ball import (
     row_reach,
     unit_reach,
 )
-from apas.worst_case.intervals import Boxes, provable_radius
+from apas.worst_case.intervals import Boxes
 
 ACTIVATIONS = ["relu", "leaky_relu", "hard_tanh", "tanh", "sigmoid", "identity", "softplus", "elu", "gelu"]
 
@@ -292,7 +292,7 @@ def by_walking(net, X, wanted, mask, p):
 
 
 def by_box(net, X, wanted, mask, p):
-    return provable_radius(Boxes(net, X, wanted, mask), 100.0)[0]
+    return Boxes(net, X, wanted, mask).radius(100.0)[0]
 
 
 KINDS = [((8, 20, 1), "sigmoid"), ((20, 50, 1), "sigmoid"), ((8, 20, 3), "softmax")]
@@ -350,7 +350,7 @@ def test_units_are_bounded_by_their_least_value_on_a_grid(activation, seed):
         dual = BallDual(margin)
         for factor in (1.0001, 1.5, 10.0):
             multiplier = np.maximum(dual._least_multiplier(), 0.05) * factor
-            found = dual._units(multiplier[:, None])
+            found = np.minimum.reduce([dual._on_piece(multiplier[:, None], *piece) for piece in dual.pieces])
             reach = np.broadcast_to(dual.reach, found.shape)
             grid = np.linspace(-60, 60, 30_001)
             for i in range(2):

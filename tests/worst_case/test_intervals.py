@@ -12,7 +12,7 @@ from problems import CASES, network
 from apas import FeedForward, LinfShifts
 from apas.models.base import class_indices
 from apas.models.forward import ACTIVATIONS
-from apas.worst_case.intervals import Boxes, is_exact, provable_radius
+from apas.worst_case.intervals import Boxes, is_exact
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip
 
@@ -99,7 +99,7 @@ def test_weights_of_every_size(size):
     X = rng.normal(size=(20, 3))
     labels = [int(m >= 0) for m in net.margin(X, 1)]
     wanted = class_indices(net.classes, labels, 20)
-    proved, open_end = provable_radius(Boxes(net, X, wanted, np.ones(len(net.parameters))), 10 * size)
+    proved, open_end = Boxes(net, X, wanted, np.ones(len(net.parameters))).radius(10 * size)
     assert (proved > 0).all()
     assert (open_end <= proved * (1 + 1e-9)).all()
     directions = rng.choice([-1.0, 1.0], size=(500, len(net.parameters)))
@@ -110,7 +110,7 @@ def test_weights_of_every_size(size):
 def test_radius_of_known_problems(known):
     radii = known.shifts.radii(known.model.parameters)
     wanted = class_indices(known.model.classes, known.target, 1)
-    proved, open_end = provable_radius(Boxes(known.model, known.X, wanted, radii), 100.0)
+    proved, open_end = Boxes(known.model, known.X, wanted, radii).radius(100.0)
     assert proved[0] == pytest.approx(known.worst_case, rel=1e-9)
     assert proved[0] <= known.worst_case
     assert open_end[0] >= known.worst_case * (1 - 1e-9)
@@ -119,7 +119,7 @@ def test_radius_of_known_problems(known):
 def test_radius_when_nothing_fails():
     net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [5.0]], activation="sigmoid")
     radii = LinfShifts(layers=[0]).radii(net.parameters)
-    proved, open_end = provable_radius(Boxes(net, np.array([[1.0]]), np.array([1]), radii), 50.0)
+    proved, open_end = Boxes(net, np.array([[1.0]]), np.array([1]), radii).radius(50.0)
     assert (proved[0], open_end[0]) == (50.0, np.inf)
 
 
@@ -128,6 +128,6 @@ def test_radius_does_not_depend_on_other_rows():
     X = np.random.default_rng(0).normal(size=(20, 4)) * 3
     wanted = (net.margin(X, 1) >= 0).astype(int)
     radii = np.ones(len(net.parameters))
-    together, _ = provable_radius(Boxes(net, X, wanted, radii), 10.0)
-    alone = [provable_radius(Boxes(net, X[i : i + 1], wanted[i : i + 1], radii), 10.0)[0][0] for i in range(20)]
+    together, _ = Boxes(net, X, wanted, radii).radius(10.0)
+    alone = [Boxes(net, X[i : i + 1], wanted[i : i + 1], radii).radius(10.0)[0][0] for i in range(20)]
     assert together == pytest.approx(alone, rel=1e-12)

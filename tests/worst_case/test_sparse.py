@@ -12,7 +12,7 @@ from apas import LpShifts, SparseShifts, Verdict
 from apas._random import Stream
 from apas.shifts.base import Ball, Sparse
 from apas.worst_case.geometry import SHARED, SparseBoxes
-from apas.worst_case.intervals import Boxes, provable_radius
+from apas.worst_case.intervals import Boxes
 
 ACTIVATIONS = ["relu", "leaky_relu", "hard_tanh", "identity", "tanh", "sigmoid", "softplus", "elu", "gelu"]
 #: Sizes of networks, and whether their bounds are exact.
@@ -135,7 +135,7 @@ def test_the_provable_radius_is_where_the_bound_ends():
     wanted = np.array([int(np.argmax([net.margin(x[None], c)[0] for c in net.classes])) for x in X])
     for count in (1, 2, 5):
         boxes = SparseBoxes(net, X, wanted, Sparse(count, np.ones(len(net.parameters))))
-        proved, open_end = provable_radius(boxes, 10.0)
+        proved, open_end = boxes.radius(10.0)
         assert (boxes.bound(proved) - boxes.error(proved) > 0).all()
         assert (boxes.bound(open_end * (1 + 1e-9)) - boxes.error(open_end) <= 0).all()
         assert (open_end <= proved * (1 + 1e-9)).all()

@@ -46,10 +46,6 @@ class Failures:
     sure: Bools
     starts: Indices
 
-    def any(self, row: int) -> bool:
-        """Whether the row has any failing draw."""
-        return bool(self.starts[row] < self.starts[row + 1])
-
     def of(self, row: int) -> tuple[Integers, Bools]:
         """Failing draws of one row and whether they are sure."""
         part = slice(self.starts[row], self.starts[row + 1])

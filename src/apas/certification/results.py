@@ -76,10 +76,6 @@ class AnswerColumn(Sequence[Item]):
     def __iter__(self) -> Iterator[Item]:
         return map(self.distinct.__getitem__, self.codes.tolist())
 
-    def each(self, function: Callable[[Item], Any]) -> Any:
-        """What a function says of each row, as an array; it is asked about each distinct answer once."""
-        return np.array([function(item) for item in self.distinct])[self.codes]
-
 
 class RowResults(Sequence[Item]):
     """One answer per row, in the order of the rows; nothing changes it once it is made.
@@ -213,7 +209,9 @@ class UnderShifts(RowResults[Item]):
         """Draw the answers, as the class says."""
         from apas.display import plots
 
-        return getattr(plots, self.PLOT)(self, ax)  # type: ignore[no-any-return]
+        ax = plots.new_axes(ax, f"{type(self).__name__}.plot")
+        getattr(plots, self.PLOT)(self, ax)
+        return ax
 
     def _continued(self, go_on: Callable[..., Sequence[Item]], n_samples: Any, model: Any, n_jobs: Any) -> Self:
         """The answers that `go_on` gives for the question that these are about, and a number of draws."""

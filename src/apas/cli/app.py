@@ -9,11 +9,10 @@ from typer import Option
 from typer.core import TyperGroup
 
 from apas import __version__
-from apas.cli.certify import calibrate_command, certify_command, max_shift_command
+from apas.cli.certify import calibrate_command, certify_command, generate_command, max_shift_command, menu_command
 from apas.cli.demo import demo_command
 from apas.cli.model_files import convert_command, retrain_command, shift_command
-from apas.cli.offers import generate_command, letter_command, menu_command
-from apas.cli.promises import audit_command, ledger_app, report_command, verify_command
+from apas.cli.promises import audit_command, ledger_app, letter_command, report_command, verify_command
 from apas.cli.research import bench_command, paper_app
 from apas.errors import InputError
 

@@ -1,7 +1,5 @@
 """`apas demo`: a short story about a bank, told with generated data."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from pathlib import Path
@@ -101,7 +99,7 @@ def _say(text: str) -> None:
         typer.echo(textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
+def _print_examples(kinds: "list[Offers]", audits: "list[AuditReport]") -> None:
     table = new_table()
     for name in ("applicant", "plain offer", "next year", "robust offer", "next year"):
         table.add_column(name, overflow="fold")
@@ -116,7 +114,7 @@ def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
     print_table(table, f"These are {len(frames[0])} of {len(kinds[0].found)}; the others are in offers.csv.\n")
 
 
-def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float, calibrated: bool) -> None:
+def _print_scores(kinds: "list[Offers]", audits: "list[AuditReport]", delta: float, calibrated: bool) -> None:
     from apas import Sampling
 
     claim = Sampling()
@@ -143,7 +141,7 @@ def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float, 
     print_table(table, _ending(audits, delta, calibrated))
 
 
-def _ending(audits: list[AuditReport], delta: float, calibrated: bool) -> str:
+def _ending(audits: "list[AuditReport]", delta: float, calibrated: bool) -> str:
     plain, robust = (f"{sum(row.valid for row in audit)} of {len(audit)}" for audit in audits)
     lines = [f"Promises kept: {plain} plain, {robust} robust."]
     if calibrated:
@@ -163,7 +161,7 @@ def _ending(audits: list[AuditReport], delta: float, calibrated: bool) -> str:
     return "\n".join(lines)
 
 
-def _measured_move(audits: list[AuditReport]) -> ShiftReport | None:
+def _measured_move(audits: "list[AuditReport]") -> "ShiftReport | None":
     """How far the training moved the model; an audit of no offers does not know."""
     return next((audit.shift for audit in audits if audit.shift is not None), None)
 

@@ -1,7 +1,5 @@
 """`apas shift`, `convert` and `retrain`: model files compared, written in another format, and refitted."""
 
-from __future__ import annotations
-
 import math
 from enum import StrEnum
 from pathlib import Path
@@ -45,7 +43,7 @@ def shift_command(
     give(report, print_report, as_json=as_json)
 
 
-def print_report(report: ShiftReport) -> None:
+def print_report(report: "ShiftReport") -> None:
     """Print a table of distances, rounded up, and what they mean."""
     table = new_table("layer", "kind", right=("size", *(f"p = {p:g}" for p in report.norms)))
     frame = report.to_frame()
@@ -152,7 +150,7 @@ def retrain_command(
         print_line(f"{folder}: {len(made)} models, {made.process} (seed {made.entropy})")
 
 
-def _read_table(data: Path, model: Model, target: str, when: str | None) -> tuple[DataFrame, Any, Any]:
+def _read_table(data: Path, model: "Model", target: str, when: str | None) -> "tuple[DataFrame, Any, Any]":
     """Rows in the model's columns, their classes as the model has them, and their periods."""
     from apas.models.base import Named, offers
 

@@ -5,8 +5,6 @@ belong together are the fields of a dataclass, which a command with `group_optio
 between commands (`--method`, `--coverage`, `--samples`) is written in each.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re
@@ -35,7 +33,7 @@ def split_words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-def parse_target(text: str, model: Model, *, predicted: bool = True) -> Any:
+def parse_target(text: str, model: "Model", *, predicted: bool = True) -> Any:
     """The class that is written as `text`; or "predicted", if that may be asked for."""
     matches = [label for label in model.classes if str(label) == text]
     if matches:
@@ -95,7 +93,7 @@ MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
 Kind = StrEnum("Kind", "weight bias")
 
 
-def pick_method(name: StrEnum, **options: float | str | None) -> Method | str:
+def pick_method(name: StrEnum, **options: float | str | None) -> "Method | str":
     """What the library takes as its method; an option that does not go with it is refused."""
     from apas import Cascade, Enumeration, Exact, Sampling
 
@@ -177,7 +175,7 @@ class OfferOptions:
         """What is read."""
         return self.background, self.space
 
-    def open(self, net: Model, rows: Path) -> tuple[Any, dict[str, Any]]:
+    def open(self, net: "Model", rows: Path) -> tuple[Any, dict[str, Any]]:
         """The table of a file, which can be read in blocks, and what the library takes besides."""
         from apas import FeatureSpace
 
@@ -197,7 +195,7 @@ class LayerOptions:
     activation: str | None = optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")
     output: str | None = optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")
 
-    def read(self, path: Path, **said: Any) -> Model:
+    def read(self, path: Path, **said: Any) -> "Model":
         """Read a model file."""
         from apas import load_model
 
@@ -241,7 +239,7 @@ class ShiftOptions:
         if delta is None and self.refits is None:
             raise InputError("Missing option '--delta': say how far the parameters may move, or name `--refits`.")
 
-    def pick(self) -> ShiftSet:
+    def pick(self) -> "ShiftSet":
         """The set of shifts that is asked for."""
         from apas import LinfShifts, LpShifts, ObservedShifts, RetrainedModels, SparseShifts
 

@@ -3,8 +3,6 @@
 Whatever is not the result goes to standard error: notes, warnings, progress.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
     from rich.text import Text
-
 
 #: How the names of files end that are written block by block.
 STREAMED = (".jsonl", ".parquet")
@@ -65,7 +62,7 @@ def _unwritable(path: Path) -> str | None:
         return str(getattr(error, "strerror", None) or error)
 
 
-def cell(value: Any, style: str = "") -> Text:
+def cell(value: Any, style: str = "") -> "Text":
     """A cell of a table whose text may come from a file: no markup, no line breaks, nothing that a terminal obeys."""
     from rich.text import Text
 
@@ -116,7 +113,7 @@ def give(found: Any, show: Callable[[Any], None], *, as_json: bool, save: Path |
         show(found)
 
 
-def json_rows(frame: DataFrame) -> list[dict[str, Any]]:
+def json_rows(frame: "DataFrame") -> list[dict[str, Any]]:
     """The lines of a table as JSON values; what is missing, infinite or no number is null."""
     columns = [str(name) for name in frame.columns]
     lines = frame.astype(object).itertuples(index=False, name=None)
@@ -139,7 +136,7 @@ def print_note(text: str) -> None:
     typer.echo(for_terminal(text), err=True)
 
 
-def new_table(*headings: str, right: Sequence[str] = (), no_wrap: bool = False, **options: Any) -> Table:
+def new_table(*headings: str, right: Sequence[str] = (), no_wrap: bool = False, **options: Any) -> "Table":
     """A table without lines; headings `right` are those of numbers, behind the others."""
     from rich.table import Table
 
@@ -149,7 +146,7 @@ def new_table(*headings: str, right: Sequence[str] = (), no_wrap: bool = False, 
     return table
 
 
-def print_table(table: Table, summary: str, rows: int = 0) -> None:
+def print_table(table: "Table", summary: str, rows: int = 0) -> None:
     """Print a table, an empty line, and what the table says in one sentence; of so many `rows` it may show a page."""
     from rich.console import Console
 

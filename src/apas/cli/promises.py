@@ -1,6 +1,4 @@
-"""`apas verify`, `audit`, `ledger` and `report`: what becomes of promises that were made."""
-
-from __future__ import annotations
+"""`apas verify`, `audit`, `ledger`, `report` and `letter`: what becomes of promises that were made."""
 
 import csv
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from typer import Argument, Option
 from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
 from apas.cli import options
-from apas.cli.options import group_options, optional
+from apas.cli.options import group_options, optional, parse_pairs
 from apas.cli.output import cell, check_outputs, give, json_rows, new_table, page, print_json, print_line, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
@@ -25,7 +23,6 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     from apas.contracts.audit import AuditReport
     from apas.contracts.verify import VerifyReport
-
 
 CHECK_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
@@ -81,7 +78,7 @@ def verify_command(
     raise typer.Exit(report.exit_code)
 
 
-def print_checks(report: VerifyReport) -> None:
+def print_checks(report: "VerifyReport") -> None:
     """Print a line per statement with what it claims, the sets that its delta is a size in, and what they come to."""
     columns = ("row", "statement", "claimed", "target", "delta", "coverage", "confidence", "check", "reason")
     table = new_table(*columns)
@@ -117,7 +114,7 @@ class AuditOptions(options.LayerOptions):
         space = None if self.space is None else FeatureSpace.from_toml(self.space)
         return {"validity_only": self.validity_only, "space": space, "repairs": not self.no_repairs}
 
-    def finish(self, report: AuditReport) -> NoReturn:
+    def finish(self, report: "AuditReport") -> NoReturn:
         """Write the files that were asked for, print the report, and end with its exit code."""
         for path, text in ((self.markdown, report.to_markdown), (self.junit, report.to_junit)):
             if path is None:
@@ -163,7 +160,7 @@ def audit_command(
     raise typer.Exit(int(any(word.startswith("BROKEN") for word in counts)))
 
 
-def print_audit(report: AuditReport) -> None:
+def print_audit(report: "AuditReport") -> None:
     """Print a line per row, what repairs the broken ones, and what it all comes to."""
     table = new_table("row", "outcome", "delta", "reason")
     labels = report._labels()
@@ -245,7 +242,7 @@ def add_command(
     Example:  apas ledger add ledger.db promises.json --references applicants.txt
     """
     from apas import Ledger, load_certificates
-    from apas.contracts.promises import checked_promises
+    from apas.contracts.ledger import checked_promises
 
     check_outputs({"LEDGER": _file(ledger)}, certificates, references)
     names = read_references(references, reference_column)
@@ -396,3 +393,40 @@ def report_command(
     print_line(f"{done.path}: {done.rows} explanation{'s' if done.rows > 1 else ''}.")
     for part, why in done.left_out.items():
         print_line(f"Left out, {part}: {why}")
+
+
+@group_options
+def letter_command(
+    certificates: options.CertificatesFile,
+    *,
+    folder: Path = Option(Path("letters"), "--folder", "-o", help="Where to write the pages."),
+    references: References = None,
+    reference_column: ReferenceColumn = None,
+    expires: str | None = optional("Last day of the promises (UTC), such as 2027-06-30."),
+    answer: str | None = optional("What the class means to people.", "its name"),
+    name: list[str] | None = optional("What people call a feature: FEATURE=WORDS; several times."),
+    sender: str = optional("Who writes.", default=""),
+    template: Path | None = optional("A page of your own (Jinja).", "the one of apas"),
+    as_json: options.Json = False,
+) -> None:
+    """Write a page for each applicant: what to change, what is promised, until when, and what is not.
+
+    Rows that are not certified are left out. Each option has a code, which `apas ledger list --digest` finds.
+
+    Examples, with what the class means, and with a page of your own:
+
+    apas letter promises.json --expires 2099-12-31 --answer approved -o letters
+
+    apas letter promises.json --template own.html -o letters
+    """
+    from apas import write_letter
+
+    said: dict[str, Any] = {"expires": expires, "answer": answer, "sender": sender, "template": template}
+    said |= {"references": read_references(references, reference_column), "names": parse_pairs(name, "--name")}
+    pages = write_letter(certificates, folder, **said)
+    if as_json:
+        print_json({"format": "apas-letters", "pages": [str(path) for path in pages]})
+        return
+    for path in pages:
+        print_line(str(path))
+    print_line(f"{len(pages)} letter{'' if len(pages) == 1 else 's'}.")

@@ -1,7 +1,5 @@
 """`apas paper` and `apas bench`: the paper's experiments run again, and how fast this machine draws shifted models."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import platform
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from apas._typing import Floats, Integers
     from apas.models.feedforward import FeedForward
     from apas.paper.experiment import Entry, ExperimentOutcome
-
 
 paper_app = typer.Typer(
     name="paper",
@@ -64,7 +61,7 @@ class RunOptions:
         with data_from(self.data), workers(self.jobs, self.dask) as n_jobs:
             yield n_jobs
 
-    def run(self, entry: Entry, n_jobs: int, *, finished: bool = False) -> ExperimentOutcome:
+    def run(self, entry: "Entry", n_jobs: int, *, finished: bool = False) -> "ExperimentOutcome":
         """Run an experiment, write its tables and figures, and print the tables."""
         from apas.paper.experiment import run_experiment
 
@@ -132,7 +129,7 @@ def _place(data: Path | None) -> Path:
         return Path(named).expanduser().absolute()
 
 
-def _experiment_command(entry: Entry, group: type[RunOptions]) -> Callable[..., None]:
+def _experiment_command(entry: "Entry", group: type[RunOptions]) -> Callable[..., None]:
 
     def command(how: RunOptions) -> None:
         with how.prepare() as n_jobs:
@@ -178,7 +175,7 @@ def all_command(how: RunOptions) -> None:
         print_line(f"page: {page}")
 
 
-def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page: Path | None) -> dict[str, Any]:
+def _content(outcomes: "list[tuple[Entry, ExperimentOutcome]]", quick: bool, page: Path | None) -> dict[str, Any]:
     found = []
     for entry, outcome in outcomes:
         told = {"tables": {title: json_rows(table) for title, table in outcome.tables.items()}}
@@ -187,7 +184,7 @@ def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page:
     return {"format": "apas-paper", "quick": quick, "experiments": found, "page": None if page is None else str(page)}
 
 
-def _result_table(title: str, frame: DataFrame) -> Any:
+def _result_table(title: str, frame: "DataFrame") -> Any:
     table = new_table(*map(str, frame.columns), title=title, title_justify="left")
     for cells in frame.itertuples(index=False):
         table.add_row(*(cell(f"{value:.3g}" if isinstance(value, float) else value) for value in cells))
@@ -248,7 +245,7 @@ def _compare(sizes: tuple[int, ...], rows: int, rounds: int) -> dict[str, Any]:
     return {**about, "loop_seconds": slow, "apas_seconds": fast, "ratio": slow / fast}
 
 
-def plain_failures(net: FeedForward, X: Floats, seed: int) -> Integers:
+def plain_failures(net: "FeedForward", X: "Floats", seed: int) -> "Integers":
     """How many shifted models put each row below 0: one model at a time, all rows together."""
     import numpy as np
 

@@ -5,8 +5,6 @@ column without a name (a saved index) becomes the index, and so does one that is
 the others are exactly these.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 class CsvTable:
     """A CSV file; columns are numbers if all of their cells are, so that blocks of them are alike."""
 
-    def __init__(self, path: Path, model: Model, names: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Path, model: "Model", names: Sequence[str] | None = None) -> None:
         self.path = path
         self.header = next(self._lines(), [])
         if not self.header:
@@ -40,11 +38,11 @@ class CsvTable:
     def __len__(self) -> int:
         return self._scan()[0]
 
-    def read(self) -> DataFrame:
+    def read(self) -> "DataFrame":
         """All rows."""
         return self._frame([list(column) for column in zip(*self._rows(), strict=True)] or [[] for _ in self.header], 0)
 
-    def blocks(self, size: int, start: int) -> Iterator[DataFrame]:
+    def blocks(self, size: int, start: int) -> "Iterator[DataFrame]":
         """The rows from number `start` on, so many at a time."""
         text, lines = self._scan()[1], islice(self._rows(), start, None)
         while some := list(islice(lines, size)):
@@ -56,10 +54,12 @@ class CsvTable:
         count, text, places = 0, set[int](), range(len(self.header))
         for line in self._rows():
             count += 1
-            text.update(i for i in places if i not in text and line[i] and not is_number(line[i]))
+            for i in places:  # a loop, since this is asked of every cell
+                if i not in text and line[i] and not is_number(line[i]):
+                    text.add(i)
         return count, text
 
-    def _frame(self, columns: list[list[Any]], start: int, text: Collection[int] = ()) -> DataFrame:
+    def _frame(self, columns: list[list[Any]], start: int, text: Collection[int] = ()) -> "DataFrame":
         import pandas as pd
 
         names, index = self.header, pd.RangeIndex(start, start + len(columns[0]))
@@ -94,7 +94,7 @@ class CsvTable:
 class ParquetTable:
     """A Parquet file; columns of numbers are read as those of a CSV file with the same cells."""
 
-    def __init__(self, path: Path, model: Model, names: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Path, model: "Model", names: Sequence[str] | None = None) -> None:
         from apas._lazy import require
 
         arrow, parquet = (require(name, feature=".parquet", extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
@@ -109,14 +109,14 @@ class ParquetTable:
     def __len__(self) -> int:
         return int(self.file.metadata.num_rows)
 
-    def read(self) -> DataFrame:
+    def read(self) -> "DataFrame":
         """All rows."""
         import pandas as pd
 
         parts = list(self.blocks(max(1, len(self)), 0))
         return parts[0] if parts else pd.DataFrame(columns=self.file.schema_arrow.names[self.indexed :])
 
-    def blocks(self, size: int, start: int) -> Iterator[DataFrame]:
+    def blocks(self, size: int, start: int) -> "Iterator[DataFrame]":
         """The rows from number `start` on, so many at a time."""
         import pandas as pd
 
@@ -130,23 +130,23 @@ class ParquetTable:
             yield frame.set_index(frame.columns[0]) if self.indexed else frame
 
 
-def open_table(path: Path, model: Model, names: Sequence[str] | None = None) -> CsvTable | ParquetTable:
+def open_table(path: Path, model: "Model", names: Sequence[str] | None = None) -> CsvTable | ParquetTable:
     """The table that a file holds; `names` of its columns are those of the model unless told otherwise."""
     return (ParquetTable if path.suffix.lower() == ".parquet" else CsvTable)(path, model, names)
 
 
-def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> DataFrame:
+def read_rows(path: Path, model: "Model", names: Sequence[str] | None = None) -> "DataFrame":
     """All rows of a table."""
     return open_table(path, model, names).read()
 
 
-def whole_numbers(table: DataFrame) -> DataFrame:
+def whole_numbers(table: "DataFrame") -> "DataFrame":
     """Columns of whole numbers as integers, as `pandas.read_csv` has them."""
     whole = [c for c in table if table[c].dtype.kind == "f" and (table[c] % 1 == 0).all() and len(table)]
     return table.astype(dict.fromkeys(whole, "int64"))
 
 
-def _has_index(header: Sequence[str], model: Model, names: Sequence[str] | None) -> bool:
+def _has_index(header: Sequence[str], model: "Model", names: Sequence[str] | None) -> bool:
     from apas.models.base import Named, offers
 
     if names is None and offers(model, Named):

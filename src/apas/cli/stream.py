@@ -5,8 +5,6 @@ again; one that was cut off is. At the end a last line seals the file, and it ge
 ends a run at whatever moment, `--resume` gives the file that an unbroken run gives.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -169,7 +167,7 @@ def digest_of(path: Path | None) -> str | None:
 
 
 def stream(
-    where: BlockOptions,
+    where: "BlockOptions",
     ask: Callable[..., Any],
     source: Any,
     files: Mapping[str, Path | None],

@@ -1,13 +1,11 @@
 """`audit`: whether a new model keeps what certificates promised about the old one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
@@ -96,7 +94,7 @@ class AuditRow:
         return {**vars(self), "outcome": self.outcome.name, "target": plain(self.target), "repair": repair}
 
     @classmethod
-    def from_dict(cls, about: Fields) -> AuditRow:
+    def from_dict(cls, about: Fields) -> Self:
         """What a file says became of a row."""
         outcome, inside = Outcome[about.choice("outcome", *Outcome.__members__)], about.content.get("inside")
         what = about.any("target"), about.any("delta"), about.text("reason")
@@ -199,7 +197,7 @@ class AuditReport(RowResults[AuditRow]):
         alarm = f" {wrong} certificate{'s' if wrong > 1 else ''} about every shift cannot be right." if wrong else ""
         return f"{self._counted()}: {parts}.{alarm}{moved}"
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the certified delta of each row and what became of it, beside the measured shift if that compares."""
         from apas.display.plots import outcome_plot
 

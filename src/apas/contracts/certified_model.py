@@ -364,13 +364,13 @@ def read_successor(
                 "only one of them does."
             )
     new = _bound(given, origin, found, network_only)
-    notes = (_IN_MODEL_UNITS,) if network_only else ()
+    notes = [_IN_MODEL_UNITS] if network_only else []
     if not network_only and found.feature_names is not None and _names(new) is None:
-        notes = (*notes, _UNNAMED)
+        notes.append(_UNNAMED)
     if not network_only and (absent := absent_columns(found, new)):
-        notes = (*notes, f"The certified rows have no {absent}: passed to the new model as missing.")
+        notes.append(f"The certified rows have no {absent}: passed to the new model as missing.")
     if validity_only:
-        return Successor(new, given, None, network_only, "", "", notes)
+        return Successor(new, given, None, network_only, "", "", tuple(notes))
     compared = old if old is not None else known
     apart = [] if compared is None else _other_architecture(compared, new)
     apart += _other_features(found, given, new, base, network_only)
@@ -383,25 +383,25 @@ def read_successor(
     differs = ", ".join([*apart, *beside])
     if apart:
         what, since = (DIFFERS, f"since {bare}, ") if bare else (BEYOND_PARAMETERS, "")
-        notes = (*notes, f"{what} ({differs}): {since}no shift was measured; {_ASKED}.")
+        notes.append(f"{what} ({differs}): {since}no shift was measured; {_ASKED}.")
     elif bare:
-        notes = (*notes, f"{NOT_MEASURED}, since {bare}; {_ASKED}.")
+        notes.append(f"{NOT_MEASURED}, since {bare}; {_ASKED}.")
     elif differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
         small = "however small the measured shift is, these certificates do not cover it"
-        notes = (*notes, f"{BEYOND_PARAMETERS} ({differs}): {small}.")
+        notes.append(f"{BEYOND_PARAMETERS} ({differs}): {small}.")
     missing = "" if old is None else "; ".join(dict.fromkeys(filter(None, (unidentified(old), unidentified(new)))))
     if missing and not differs:
-        what = f"{NOT_IDENTIFIED} ({missing}): that part could not be compared, and may differ at any measured shift."
-        notes = (*notes, what)
-    successor = Successor(new, given, old, network_only, differs if old is not None else "", missing, notes)
-    successor = replace(successor, comparable=not (apart or bare))
+        notes.append(
+            f"{NOT_IDENTIFIED} ({missing}): that part could not be compared, and may differ at any measured shift."
+        )
+    apart_from_base = differs if old is not None else ""
+    successor = Successor(new, given, old, network_only, apart_from_base, missing, (), not (apart or bare))
     of_process = (item.is_certified and item.delta == 1 and not is_proof(item.claim) for item in found)
     if offers(found.shifts, Fingerprinted) and any(of_process) and not successor.is_listed(found.shifts):
         own = f", with what differs ({differs})," if differs else ""
         if_so = f"they cover it{own} if it comes from that process, which its fingerprint cannot show"
-        what = f"{OF_THE_PROCESS}, and the new model is none of these: {if_so}."
-        successor = replace(successor, notes=(*successor.notes, what))
-    return successor
+        notes.append(f"{OF_THE_PROCESS}, and the new model is none of these: {if_so}.")
+    return replace(successor, notes=tuple(notes))
 
 
 def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool) -> Model:

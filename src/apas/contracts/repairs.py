@@ -115,11 +115,11 @@ def repair_rows(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) 
 
 
 def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
-    names = search.task.space.names
+    names, slopes = search.task.space.names, len(search.task.model.parameters) > 0
     if time.monotonic() > end:
         return Repair(None, names, "", None, f"not looked for: the {ALTOGETHER:g} s for all repairs are over")
     try:
-        point = _nearest(search, programs)
+        point = _nearest(search, programs, slopes)
         point = None if point is None else search.settled(point)
     except NoneExists as error:
         return Repair(None, names, "", None, f"no allowed row has the class: {error}")
@@ -128,27 +128,23 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
     if point is None or not search.is_valid(point):
         return Repair(None, names, "", None, "not found")
     space = search.task.space
-    how = "found by descent" if has_slopes(search) else "found by trying values, one feature at a time"
+    how = "found by descent" if slopes else "found by trying values, one feature at a time"
     how = "cheapest change that a mixed-integer program found" if programs else f"{how}; there may be nearer"
     values = table_cells(space.table(point[None]))[0]
     return Repair(tuple(values), names, changes_in_words(space, search.input, point), search.cost(point), how)
 
 
-def _nearest(search: Search, programs: MilpSource | None) -> Floats | None:
+def _nearest(search: Search, programs: MilpSource | None, slopes: bool) -> Floats | None:
+    # without parameters to move there are no slopes: margins may be steps, and cells no numbers
     if programs is not None:
         return next((c.point for c in programs.candidates(search)), None)
-    found = next((c.point for c in _DESCENT.candidates(search)), None) if has_slopes(search) else _climbed(search)
+    found = next((c.point for c in _DESCENT.candidates(search)), None) if slopes else _climbed(search)
     if found is None:
         return None
     # a little further on there is room to leave features alone, which may cost less in the end
     further = [search.snapped(search.input + part * (found - search.input)) for part in FURTHER]
     tried = [found, *(_sparse(search, point) for point in further if search.is_valid(point))]
     return min((_drawn_back(search, point) for point in tried), key=search.cost)
-
-
-def has_slopes(search: Search) -> bool:
-    """Whether a descent can work: the margins of models that can only predict may be steps, and cells no numbers."""
-    return len(search.task.model.parameters) > 0
 
 
 def _climbed(search: Search) -> Floats | None:

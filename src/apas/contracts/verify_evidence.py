@@ -14,21 +14,13 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._random import DERIVED, Stream
-from apas.certification.certificate import (
-    NEAR_BOUNDARY,
-    NOT_VALID,
-    BoundEvidence,
-    Certificate,
-    DrawnShift,
-    RowWitness,
-    confirmed_witness,
-)
+from apas.certification import certificate
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
-from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
+from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
-from apas.certification.methods.exact import Exact
 from apas.certification.methods.refit import RefitBounds
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence
 from apas.certification.question import Question, decide
@@ -329,7 +321,7 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
     witness, outside = item.witness, "its witness does not lie in the set or does not break the row"
     if witness is None:
         return Checked.FAILS, "it says that a shift breaks the row, but keeps none"
-    if isinstance(witness, RowWitness) and question.regions is not None and item.region is not None:
+    if isinstance(witness, certificate.RowWitness) and question.regions is not None and item.region is not None:
         try:
             asked, table = question.regions[row], witness.table(question.regions[row].table)
             encoded = encoded_rows(question.model, table)[1]
@@ -341,7 +333,7 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
         if witness.shift is None:
             return (Checked.FAILS, outside) if alone.valid_rows()[0] else (Checked.HOLDS, "the model itself breaks it")
         return replay_witness(alone, 0, replace(item, witness=witness.shift, region=None))
-    if isinstance(witness, DrawnShift):
+    if isinstance(witness, certificate.DrawnShift):
         try:
             drawn = question.directions(Stream(witness.entropy, witness.purpose), witness.index, witness.index + 1)
             margin = question.margins(drawn, np.array([row]))[0, 0]
@@ -357,7 +349,7 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
         return Checked.FAILS, "its witness has another delta or another number of parameters than the certificate"
     embedded = question.embedded
     values = embedded.shifts.chain.at(values) if offers(embedded.shifts, Embedded) else values
-    if confirmed_witness(embedded, row, values) is None:
+    if certificate.confirmed_witness(embedded, row, values) is None:
         return Checked.FAILS, outside
     return Checked.HOLDS, "its witness lies in the set and breaks the row"
 

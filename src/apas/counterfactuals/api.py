@@ -1,7 +1,10 @@
-"""`generate`: counterfactuals that are certified to survive, from any source, under any claim."""
+"""`generate`: counterfactuals that are certified to survive, from any source, under any claim; and their calibration.
+
+Offers lie where the search stops, so that `calibrate_offers` takes them as a family: a list for each delta of a grid.
+"""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -13,25 +16,17 @@ from apas._parallel import in_parallel, workers
 from apas._random import entropy_of
 from apas._typing import Floats
 from apas._validation import check_integer
+from apas.certification.calibration import Calibration, broken_rows, certified_by, read_updates, refuse_seen
 from apas.certification.derived_seed import DerivedSeed
 from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.leaf_table import leaf_probes
 from apas.counterfactuals.search.loop import Answer, Limits, run_rows
-from apas.counterfactuals.search.observed_split import relisted, split_models
-from apas.counterfactuals.search.offer_regions import OfferRegion
-from apas.counterfactuals.search.tests import CertifyingTest, UnshiftedTest
-from apas.counterfactuals.sources.base import (
-    CandidateSource,
-    ForRows,
-    OnePath,
-    OnModelAlone,
-    Search,
-    SetsUp,
-    TakesMissing,
-    Task,
-)
+from apas.counterfactuals.search.stacked import relisted, split_models
+from apas.counterfactuals.search.tests import CertifyingTest, OfferRegion, UnshiftedTest
+from apas.counterfactuals.sources import base as offered
+from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.cutting_planes import CuttingPlanes
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
@@ -44,7 +39,8 @@ from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_sp
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, Differentiable, Leaves, Raw, ReadsOnce, as_model, offers
-from apas.shifts.base import Listed, ShiftSet
+from apas.models.digest import model_digest
+from apas.shifts.base import Fingerprinted, Listed, ShiftSet
 from apas.shifts.observed import ObservedShifts
 
 SOURCES: dict[str, Any] = {
@@ -173,10 +169,10 @@ def generate(
         shift_set = relisted(shift_set, [space.bind(other) for other in shift_set.models])
     inputs = space.numbers_for(bound, X)
     known = None if background is None else space.numbers_for(bound, own_columns(background, space), "background")
-    if np.isnan(inputs).any() and not (offers(origin, TakesMissing) and origin.takes_missing):
+    if np.isnan(inputs).any() and not (offers(origin, offered.TakesMissing) and origin.takes_missing):
         what = f"`X` must have a value in every cell for {type(origin).__name__}, which moves along numbers"
         raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
-    if offers(origin, ForRows):
+    if offers(origin, offered.ForRows):
         origin.check_rows(len(inputs))
     derived = DerivedSeed.wanted(rng)
     entropy = entropy_of(rng) if derived is None else 0  # what a search draws decides nothing
@@ -206,7 +202,7 @@ def generate(
     # further counterfactuals of a row are claims of their own
     searched, alone, together = None, None, max(1, len(inputs) * counts[0]) if simultaneous else 1
     if offers(shift_set, Listed) and offers(chosen, Draws):
-        alone = bound if offers(origin, OnModelAlone) and origin.on_model_alone else None
+        alone = bound if offers(origin, offered.OnModelAlone) and origin.on_model_alone else None
         searched, shift_set = split_models(shift_set, chosen, together, alone)
     kind = UnshiftedTest if unshifted else CertifyingTest
     test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived, region)
@@ -218,7 +214,7 @@ def generate(
         Search(task, i, x, t, test=test.for_search(t, float(d), origin=x))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
-    if searches and offers(origin, SetsUp):
+    if searches and offers(origin, offered.SetsUp):
         with np.errstate(over="ignore", invalid="ignore"):
             origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
@@ -234,7 +230,7 @@ def generate(
     rows = np.repeat(np.arange(len(inputs)), limits.k)
     numbers = np.stack([point for _, point in answers]) if answers else np.empty((0, len(space)))
     about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
-    tables = {"points": space.like_with_gaps(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
+    tables = {"points": space.like(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
 
 
@@ -289,7 +285,7 @@ def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
             "depends on the models that certify, so that they cannot certify a second; call generate again with other "
             "models."
         )
-    path = offers(source, OnePath) and source.one_path
+    path = offers(source, offered.OnePath) and source.one_path
     cannot = next((rank for rank in (0, k - 1) if not test.can_test(rank, 0 if path else 1)), None)
     if cannot is not None and test.draws is not None:
         why = "that takes more" if path else "the first of several tests has half the risk"
@@ -309,11 +305,9 @@ def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, *how
     rows = [i for i in rows if answers[i * k][0].status.name in ("EXHAUSTED", "BUDGET")]
     if not rows:
         return answers
-    cut = replace(test, region=replace(test.region, window=True))
-    again = [
-        replace(searches[i], test=cut.for_search(searches[i].target, float(deltas[i]), origin=searches[i].input))
-        for i in rows
-    ]
+    cut, asked = replace(test, region=replace(test.region, window=True)), [searches[i] for i in rows]
+    tests = [cut.for_search(s.target, float(d), origin=s.input) for s, d in zip(asked, deltas[rows], strict=True)]
+    again = [replace(search, test=own) for search, own in zip(asked, tests, strict=True)]
     found = iter(_run(again, deltas[rows], origin, cut, limits, n_jobs))
     for i in rows:
         for rank in range(limits.k):
@@ -332,10 +326,85 @@ def _run(
         parts = (slice(a, a + size) for a in range(0, len(searches), size))
         # workers do not report: their parts are counted when they come back
         jobs = ((searches[p], deltas[p], source, test, limits, progress.advance if alone else None) for p in parts)
-        if alone:
-            return [answer for job in jobs for answer in run_rows(*job)]
         found: list[Answer] = []
-        for part in in_parallel(run_rows, jobs, n_jobs):
+        for part in in_parallel(run_rows, jobs, 1 if alone else n_jobs):
             found += part
-            progress.advance(len(part))
+            progress.advance(0 if alone else len(part))
         return found
+
+
+def calibrate_offers(
+    model: Any,
+    X: Any,
+    updates: Sequence[Any],
+    grid: Sequence[float],
+    *,
+    coverage: float = 0.9,
+    confidence: float | None = 0.95,
+    rng: int | np.random.Generator | None = None,
+    **search: Any,
+) -> Calibration:
+    """Find the least delta of a grid at which the next update keeps every offer that is made for the rows.
+
+    Parameters
+    ----------
+    model : object
+        The model of today: see `as_model`.
+    X : array_like or data frame of shape (rows, features)
+        The inputs to explain.
+    updates : sequence of object
+        Past or rehearsed updates of this model: see `calibrate_delta`.
+    grid : sequence of float
+        Deltas, fixed before anyone looked at the updates.
+    coverage, confidence
+        See `calibrate_delta`.
+    rng : None, int or numpy.random.Generator
+        Seed of the searches, one after another for each delta.
+    **search
+        Options of `generate`: target, space, background, source, shifts, method and so on.
+
+    Returns
+    -------
+    Calibration
+        About the offers at `delta`, which are in its attribute `offers`; where no delta of the grid will do, about
+        those at the largest, none of which is certified.
+
+    Examples
+    --------
+    >>> import apas
+    >>> base, *updates = (apas.FeedForward([[[1.0], [1.0]]], [[-1.0 - b / 200]]) for b in range(10))
+    >>> space = apas.FeatureSpace([apas.Feature(name, low=0, high=2) for name in ("income", "savings")])
+    >>> found = calibrate_offers(
+    ...     base, [[0.2, 0.3]], updates, [0.001, 0.05], confidence=None, space=space, method="interval", rng=0
+    ... )
+    >>> found.delta, found.certified.tolist()
+    (0.05, [True])
+    """
+    listed, steps, coverage, confidence = read_updates(updates, coverage, confidence, "calibrate_offers")
+    if steps is not None:
+        told = "must be models, since each base of a pair would have offers of its own; calibrate_delta takes pairs"
+        raise InputError(f"`updates` of calibrate_offers {told}.")
+    deltas = np.sort(np.asarray(grid, dtype=np.float64)) if np.ndim(grid) == 1 else np.empty(0)
+    if not len(deltas) or not (np.isfinite(deltas) & (deltas >= 0)).all() or (np.diff(deltas) == 0).any():
+        raise InputError(f"`grid` must list different deltas of at least 0, got {grid!r}.")
+    seen, known = {model_digest(as_model(model)): "the model itself"}, search.get("shifts")
+    seen |= dict.fromkeys(known.digests if offers(known, Fingerprinted) else (), "used to make the offers")
+    refuse_seen(listed, None, seen)
+    seed, worst, own = entropy_of(rng), np.full(len(listed.models), -np.inf), []
+    for i, delta in enumerate(deltas.tolist()):
+        found = generate(model, X, delta, rng=seed + i, **search)
+        made, others = found[found.found], listed
+        if isinstance(found.model, CodedModel):  # so are the updates, then
+            others = listed.with_models([found.space.bind(other) for other in listed.models])
+        asked: dict[str, Any] = {"target": made.target, "delta": 1.0, "shifts": others, "method": "exact"}
+        question = Question.ask(found.model, made.points, **asked)
+        fails = broken_rows(question, None)
+        worst[fails.any(axis=1)] = delta
+        own.append((delta, found, question, fails))
+    rest = ({"kind": "offers", "grid": deltas.tolist()}, worst, None, tuple(seen))
+    for delta, found, question, fails in own:
+        result = certified_by(question, np.full(len(question), delta), fails, coverage, confidence, *rest)
+        result.offers, result.inputs = found, found[found.found].inputs
+        if delta > result.claim.threshold:
+            break
+    return result

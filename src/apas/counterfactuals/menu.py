@@ -259,10 +259,6 @@ class _MenuQuestion:
     entropy: int
     options: dict[str, Any]
 
-    def rows(self, places: Sequence[int]) -> Any:
-        """Some of the rows as the user gave them."""
-        return self.X.iloc[list(places)] if is_frame(self.X) else np.asarray(self.X)[list(places)]
-
     def delta_of(self, places: Sequence[int]) -> Any:
         """The deltas of some rows."""
         return self.delta if np.ndim(self.delta) == 0 else np.asarray(self.delta)[list(places)]
@@ -344,7 +340,8 @@ def _ask(asked: _MenuQuestion, some: Features, known: _Known, until: float) -> t
     limit = None if left == np.inf else left
     about: dict[str, Any] = {"target": asked.targets[rows], "space": FeatureSpace(only, asked.space.scale)}
     call = {**asked.options, **about, "time_limit": limit, "rng": asked.entropy}
-    return rows, generate(asked.net, asked.rows(rows), asked.delta_of(rows), **call)
+    given = asked.X.iloc[rows] if is_frame(asked.X) else np.asarray(asked.X)[rows]
+    return rows, generate(asked.net, given, asked.delta_of(rows), **call)
 
 
 def _note(asked: _MenuQuestion, some: Features, rows: list[int], found: Counterfactuals, known: _Known) -> None:
@@ -423,11 +420,10 @@ def _menu(asked: _MenuQuestion, sets: Sequence[Features], known: _Known, shifts:
         items += sorted(best, key=lambda i: i.cost)
         items += sorted(rest, key=lambda i: (list(MenuStatus).index(i.status), len(i.features)))
     picked = [item for item in items if item.status is MenuStatus.OFFER]
-    rows, ranks = np.array([item.row for item in picked], dtype=np.intp), Counter[int]()
-    ranked: list[Any] = []
-    for item in picked:
-        ranked.append(replace(item.offer, rank=ranks[item.row]))  # type: ignore[type-var]
-        ranks[item.row] += 1
+    rows = np.array([item.row for item in picked], dtype=np.intp)
+    ranks = (np.arange(len(rows)) - rows.searchsorted(rows)).tolist()  # rows are in order
+    offered: list[Any] = [item.offer for item in picked]
+    ranked = [replace(offer, rank=rank) for offer, rank in zip(offered, ranks, strict=True)]
     numbers, origins = np.array([item.numbers for item in picked]).reshape(-1, len(asked.space)), asked.inputs[rows]
     tables = {name: asked.space.like(n, asked.X, rows) for name, n in (("points", numbers), ("inputs", origins))}
     about: dict[str, Any] = {"model": asked.bound, "space": asked.space, "distance": asked.options["distance"]}

@@ -20,7 +20,6 @@ from apas.display.numbers import at_most, plain
 from apas.errors import InputError
 from apas.models.base import Model, Named, as_model, encoded_rows, offers, predicted_classes
 from apas.models.digest import model_digest
-from apas.shifts.base import ShiftSet
 from apas.shifts.linf import LinfShifts
 
 if TYPE_CHECKING:
@@ -192,6 +191,17 @@ class Counterfactual:
         }
 
 
+def _of_each(name: str, kind: Any) -> Any:
+    """An attribute of each answer as an array."""
+
+    def read(self: Counterfactuals) -> Array:
+        found = np.empty(len(self), dtype=kind)
+        found[:] = [getattr(item, name) for item in self]
+        return found
+
+    return property(read)
+
+
 class Counterfactuals(UnderShifts[Counterfactual]):
     """The counterfactuals of one call: k per input, in the order of the inputs.
 
@@ -204,6 +214,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
     row, rank : ndarray of int
         Number of the input, and of the counterfactual among those of the input.
     target, status : ndarray of object
+    found : ndarray of bool
     model : Model
         Takes rows of the space in raw units.
     space : FeatureSpace
@@ -226,26 +237,27 @@ class Counterfactuals(UnderShifts[Counterfactual]):
     UNSHOWN = ("candidates", "tests")
     PER_ROW = (*UnderShifts.PER_ROW, "numbers", "origins")
     model: Model
+    row: Indices = _of_each("row", np.intp)
+    rank: Indices = _of_each("rank", np.intp)
+    target: Array = _of_each("target", object)
+    status: Array = _of_each("status", object)
+    found: Bools = _of_each("is_found", bool)
 
     def __init__(
         self,
         items: list[Counterfactual],
         *,
-        points: Any,
-        inputs: Any,
         numbers: Floats,
         origins: Floats,
         model: Model,
         space: FeatureSpace,
-        shifts: ShiftSet,
         distance: str = "l1",
+        **rows: Any,
     ) -> None:
         # rows are in the order of the space, which need not be that of the model
         names = space.names if offers(model, Named) and model.feature_names is not None else None
-        super().__init__(
-            items, points=points, inputs=inputs, shifts=shifts, model_digest=model_digest(model), feature_names=names
-        )
-        self.model, self.space, self.distance = model, space, distance
+        super().__init__(items, model=model, model_digest=model_digest(model), feature_names=names, **rows)
+        self.space, self.distance = space, distance
         #: Counterfactuals and inputs as numbers per cell, see `FeatureSpace`; NaN where none was found.
         self.numbers, self.origins = numbers, origins
 
@@ -278,35 +290,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
             status, reason = none if np.isnan(cost) else given
             items.append(Counterfactual(i, 0, targets[i], status, cost, 0, 0, None, reason))
         about: dict[str, Any] = {"model": bound, "space": space, "shifts": LinfShifts()}
-        points = space.like_with_gaps(numbers, X, np.arange(len(origins)))
+        points = space.like(numbers, X, np.arange(len(origins)))
         return cls(items, points=points, inputs=space.like(origins, X), numbers=numbers, origins=origins, **about)
-
-    @property
-    def row(self) -> Indices:
-        """Number of the input of each counterfactual."""
-        return np.array([item.row for item in self], dtype=np.intp)
-
-    @property
-    def rank(self) -> Indices:
-        """Number of each counterfactual among those of its input."""
-        return np.array([item.rank for item in self], dtype=np.intp)
-
-    @property
-    def target(self) -> Array:
-        """The wanted class of each."""
-        labels = np.empty(len(self), dtype=object)
-        labels[:] = [item.target for item in self]
-        return labels
-
-    @property
-    def status(self) -> Array:
-        """How each search ended."""
-        return np.array([item.status for item in self], dtype=object)
-
-    @property
-    def found(self) -> Bools:
-        """Which were found, as a boolean array."""
-        return np.array([item.is_found for item in self], dtype=bool)
 
     @property
     def is_unshifted(self) -> bool:

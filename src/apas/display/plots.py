@@ -89,9 +89,8 @@ def new_axes(ax: Axes | None, feature: str) -> Axes:
     return axes  # type: ignore[no-any-return]
 
 
-def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
+def coverage_plot(certificates: Sequence[Any], ax: Axes) -> None:
     """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for."""
-    ax = new_axes(ax, "Certificates.plot")
     shown: set[str] = set()
     for i, certificate in enumerate(certificates):
         if not certificate.valid_today:  # no bar: nobody asked about its share, which may be anything
@@ -116,7 +115,6 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
     ax.set_xlim(-0.6, max(len(certificates), 1) - 0.4)
     label_rows(ax, certificates._labels())  # type: ignore[attr-defined]
     _name_axes(ax, None, "share of shifts that keep the class", "Bounds on the robust share of each explanation")
-    return ax
 
 
 def _mark_not_today(ax: Axes, places: Sequence[int], said: str) -> None:
@@ -126,9 +124,8 @@ def _mark_not_today(ax: Axes, places: Sequence[int], said: str) -> None:
         ax.axvline(place, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", label=label, zorder=1)
 
 
-def calibration_plot(found: Any, ax: Axes | None) -> Axes:
+def calibration_plot(found: Any, ax: Axes) -> None:
     """The sorted scores of the rows, the largest score that each update broke, and the threshold between them."""
-    ax = new_axes(ax, "Calibration.plot")
     scores, certified, claim = found.scores, found.certified, found.claim
     order, rows = np.argsort(scores, kind="stable"), len(scores)
     for name, kept in (("CERTIFIED", True), ("UNKNOWN", False)):
@@ -145,12 +142,10 @@ def calibration_plot(found: Any, ax: Axes | None) -> Axes:
     legend_beside(ax)
     said = f"{rows} rows, sorted; at the right end the {len(claim.worst)} updates"
     _name_axes(ax, said, claim.scored, "Rows that the next update keeps")
-    return ax
 
 
-def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
+def radius_plot(shifts: Sequence[Any], ax: Axes) -> None:
     """Per row the certified, the provable and the breaking delta, sorted by the certified one."""
-    ax = new_axes(ax, "MaxShifts.plot")
     order = sorted(range(len(shifts)), key=lambda i: shifts[i].delta)
     places = range(len(order))
     certified = "where the published search ended" if any(item.per_test for item in shifts) else "certified"
@@ -171,12 +166,10 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     _name_axes(ax, "rows, sorted", "delta", "How far the model may shift")
     if len(order):
         ax.legend(loc="best", frameon=False)
-    return ax
 
 
-def fraction_plot(curves: Sequence[Any], ax: Axes | None) -> Axes:
+def fraction_plot(curves: Sequence[Any], ax: Axes) -> None:
     """Per row the share of valid shifts against delta, as a line in its band, which holds at the marked deltas."""
-    ax = new_axes(ax, "FractionCurves.plot")
     few = len(curves) <= 10
     for i, curve in enumerate(curves):
         order = curve.deltas.argsort()
@@ -191,12 +184,10 @@ def fraction_plot(curves: Sequence[Any], ax: Axes | None) -> Axes:
     _name_axes(ax, "delta", "share of shifts that keep the class", title)
     if len(curves) and few:
         ax.legend(loc="best", frameon=False)
-    return ax
 
 
-def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
+def range_plot(ranges: Sequence[Any], ax: Axes) -> None:
     """Per row the range of margins over the shifted models, coloured by its side of the decision threshold."""
-    ax = new_axes(ax, "OutputRanges.plot")
     sides = {"above": COLOURS["CERTIFIED"], "across": COLOURS["UNKNOWN"], "below": COLOURS["REFUTED"]}
     handles = {"threshold": ax.axvline(0.0, color="black", linewidth=1, linestyle="--", zorder=3)}
     for i, item in enumerate(ranges):
@@ -216,7 +207,6 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
         place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": len(shown)}
         tight: dict[str, Any] = {"handlelength": 1.2, "columnspacing": 1.0, "borderaxespad": 0.2, "fontsize": "small"}
         ax.legend([handles[name] for name in shown], shown, frameon=False, **place, **tight)
-    return ax
 
 
 #: Rows with more than this many get no text in their cells.

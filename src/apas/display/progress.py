@@ -1,10 +1,8 @@
 """A progress bar that appears only when something takes long and somebody is watching."""
 
-from __future__ import annotations
-
 import sys
 import time
-from typing import Any
+from typing import Any, Self
 
 #: Seconds before a bar is shown.
 PATIENCE = 2.0
@@ -36,7 +34,7 @@ class Progress:
         self._bar.start()
         self._task = self._bar.add_task(self._label, total=self._total, completed=self._done)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,7 +17,7 @@ from apas.certification.api import certify, robust_fraction
 from apas.certification.max_shift.api import max_shift
 from apas.certification.question import check_agreement, check_target
 from apas.counterfactuals.result import Counterfactuals
-from apas.counterfactuals.space.encoder import missing_rows
+from apas.counterfactuals.space.encoder import missing_cells
 from apas.counterfactuals.space.space import FeatureSpace, own_columns
 from apas.display.numbers import plain
 from apas.display.tables import html_table
@@ -465,7 +465,7 @@ def _there(net: Predicts, points: Any, target: Any) -> tuple[Any, Array, Bools]:
         table = check_matrix(points, width, None)
     except InputError as error:
         raise InputError(str(error).replace("`X`", "`points`")) from None
-    there = ~missing_rows(table)
+    there = ~missing_cells(table).all(axis=1)
     labels = check_target(net, np.empty((len(there), 0)), target)
     return (table.iloc[there] if is_frame(table) else table[there]), labels[there], there
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._typing import Bools, Floats, Indices
+from apas.models.forward import shape_of
 
 #: Silent, reproducible, and no gap but one of the size of rounding, as a tree that stops early proves nothing.
 OPTIONS = {"output_flag": False, "threads": 1, "random_seed": 0, "mip_rel_gap": 0.0, "mip_abs_gap": 1e-9}
@@ -71,6 +72,10 @@ class Program:
         return scaled.scaled_rows(), factors, unit
 
 
+#: Columns, values and const of ``values . v[columns] + const``.
+Form = tuple[Indices, Floats, float]
+
+
 class ProgramBuilder:
     """Rows and columns while a program is written."""
 
@@ -107,6 +112,50 @@ class ProgramBuilder:
     def sparse(self, entries: Mapping[int, float], low: float, high: float) -> None:
         """Add a row with few entries."""
         self.row(np.array(list(entries), dtype=np.intp), np.array(list(entries.values())), low, high)
+
+    def bound_activation(
+        self, h: int, sign: float, form: Form, name: str, low: float, high: float, *, scale: float = 1.0
+    ) -> int | None:
+        """Activation ``scale * v[h]`` >= act(form) for sign 1, <= for -1; the binary where a kink bends away, if any.
+
+        Else two rows do. The form lies between `low` and `high`.
+        """
+
+        def row(slope: float, const: float = 0.0, binary: int | None = None, big: float = 0.0) -> None:
+            """Bound it by ``slope * form + const + big * v[binary]``."""
+            columns, values = np.concatenate([[h], form[0]]), np.concatenate([[scale], -slope * form[1]])
+            if binary is not None:
+                columns, values = np.append(columns, binary), np.append(values, -big)
+            side = slope * form[2] + const
+            self.row(columns, values, *((side, np.inf) if sign > 0 else (-np.inf, side)))
+
+        (kind, numbers), binary = shape_of(name), None
+        slope = 1.0 if name == "identity" else numbers[0]
+        if kind == "clip":  # whose values beyond an end are that end
+            near, far = (high, low) if sign > 0 else (low, high)
+            end = numbers[1] if sign > 0 else numbers[0]
+            if sign * near <= sign * end:
+                row(1.0)
+            elif sign * far < sign * end:
+                binary = self.binary()  # 1: bounded by the form, 0: by the end
+                row(1.0, end - near, binary, near - end)
+                row(0.0, end, binary, far - end)
+            else:
+                row(0.0, end)
+        elif sign > 0:
+            if high > 0 or name == "identity":
+                row(1.0)
+            if low < 0 and 0 < slope < 1:
+                row(slope)
+        elif name == "identity" or low >= 0:
+            row(1.0)
+        elif high <= 0:
+            row(slope)
+        else:
+            binary = self.binary()
+            row(1.0, -(1 - slope) * low, binary, (1 - slope) * low)
+            row(slope, 0.0, binary, (1 - slope) * high)
+        return binary
 
     def finish(self, cost: Floats, const: float = 0.0) -> Program:
         """What was written."""

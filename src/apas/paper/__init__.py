@@ -1,7 +1,5 @@
 """The paper's experiments, its data, and the demo's bank: imported by the command line and by lazy names alone."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +35,7 @@ class _Cells(Formatter):
         return bounds[format_spec](value) if format_spec in bounds else format(value, format_spec)
 
 
-def make_table(name: str, results: Results) -> DataFrame:
+def make_table(name: str, results: Results) -> "DataFrame":
     """A line per result, laid out as ``columns.csv`` says: the name of a value, or a format of some."""
     import pandas as pd
 

@@ -1,7 +1,5 @@
 """Figures 1, 2 and 3 of the paper and the network of its appendix, drawn from the objects that compute with them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -96,7 +94,7 @@ def heights(count: int, spacing: float) -> list[float]:
 
 
 def draw_layers(
-    ax: Axes,
+    ax: "Axes",
     layers: Sequence[Sequence[DrawnUnit]],
     weights: Sequence[Array],
     label: Callable[[float], str] | None = "{:g}".format,
@@ -130,12 +128,12 @@ def draw_layers(
 
 def draw_network(
     model: FeedForward,
-    ax: Axes | None = None,
+    ax: "Axes | None" = None,
     *,
     delta: float | None = None,
     digits: int = 3,
     biases: Mapping[tuple[int, int], str] | None = None,
-) -> Axes:
+) -> "Axes":
     """Draw a small dense network as a graph: blue weights are above 0, red below, grey ones 0."""
 
     def told(weight: float) -> str:
@@ -159,7 +157,7 @@ def draw_network(
     return ax
 
 
-def _title(ax: Axes, text: str) -> None:
+def _title(ax: "Axes", text: str) -> None:
     ax.set_title(text, loc="left", fontsize=10)
 
 

@@ -1,7 +1,5 @@
 """The paper's experiments by name, what comes of running one, and one page of them all that refers to no other file."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os
@@ -32,7 +30,7 @@ class Experiment(Protocol):
     def units(self, settings: Mapping[str, Any], /) -> list[Unit]:
         """The work; with ``settings["quick"]`` less of it."""
 
-    def tables(self, results: Sequence[dict[str, Any]], /) -> dict[str, DataFrame]:
+    def tables(self, results: Sequence[dict[str, Any]], /) -> "dict[str, DataFrame]":
         """Tables by their names, which become names of files."""
 
     def figures(self, results: Sequence[dict[str, Any]], folder: Path, /) -> list[Path]:
@@ -43,7 +41,7 @@ class Experiment(Protocol):
 class ExperimentOutcome:
     """What a run gave."""
 
-    tables: dict[str, DataFrame]
+    tables: "dict[str, DataFrame]"
     files: tuple[Path, ...]  # of tables and figures
     without_figures: str = ""  # why there are none
     left_out: str = ""

@@ -1,7 +1,5 @@
 """Theorem 1 of the paper: formulas as networks, decided by our construction and the paper's, and by all assignments."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time
@@ -193,7 +191,7 @@ def _units(
     return [*layers, [DrawnUnit(name, "relu", y, str(unit.bias)) for name, y, unit in each]], weights
 
 
-def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
+def draw_reduction(hard: Reduction, ax: "Axes | None" = None) -> "Axes":
     """Draw the whole network of a formula: weights by colour, zeros only where they choose the assignment."""
     # All parameters move by up to delta, those that are not drawn as well.
     ax = new_axes(ax, "draw_reduction")

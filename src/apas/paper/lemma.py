@@ -13,8 +13,7 @@ from apas.display.plots import save_figure
 from apas.paper import Results, make_table, new_figure
 from apas.paper.store import Unit
 from apas.shifts.distance import measure_shift
-from apas.theory.natural import is_naturally_occurring, lipschitz_bound
-from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
+from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily, is_naturally_occurring, lipschitz_bound
 
 ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
 DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")  # sizes of the shifts; the paper's is 3/10

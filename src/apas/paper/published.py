@@ -322,7 +322,7 @@ def run_baseline(
     seconds = time.process_time() - began
     name = type(source).__name__ if method is None else method
     later = [later_network(preparation)] if retrained is None else list(retrained)
-    points = space.like_with_gaps(found[places.ravel()], X, np.arange(len(X)))
+    points = space.like(found[places.ravel()], X, np.arange(len(X)))
     given = Counterfactuals.from_frame(preparation.network, X, points, target=WANTED, space=space)
     background, delta = preparation.d1.raw, preparation.delta
     evaluation = evaluate(given, background=background, retrained=later, metrics=METRICS, delta=delta)

@@ -43,7 +43,6 @@ from apas.shifts.observed import ObservedShifts
 
 ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"  # the networks that VM2 was measured on
 
-
 #: The figures as printed, and the network of VM2 as `later`, by dataset and method.
 PRINTED: Final[dict[tuple[str, str], dict[str, Any]]] = {
     (line.pop("dataset"), line.pop("method")): {k: v if k == "later" else float(v) for k, v in line.items()}

@@ -33,7 +33,7 @@ from apas.paper.data_folder import data_folder, dataset_path, oracle_path, readi
 from apas.paper.datasets import LABEL, credit_space, old_credit
 from apas.paper.store import Unit, data_version
 from apas.theory import is_naturally_occurring
-from apas.theory.natural import Moments, t_test
+from apas.theory.shift_notions import Moments, t_test
 
 HIDDEN, RATE, BATCH, SEED = (20, 10), 0.01, 32, 0
 #: Passes over the training rows. The published networks had ten; on the 800 rows of credit these are 250 steps, after

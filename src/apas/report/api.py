@@ -26,9 +26,8 @@ from apas.contracts.certificate_lines import table_cells
 from apas.counterfactuals.result import Counterfactuals, differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
-from apas.report.curves import Curves, Histograms, draw_curves, draw_histograms
 from apas.report.headline import TEXTS, capital, figures, headline, measured_in_words, methods, own_file, provenance
-from apas.report.subject import Later, Subject, read_later, read_subject
+from apas.report.subject import Later, PageDraws, Subject, read_later, read_subject
 from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
@@ -96,19 +95,17 @@ def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> di
     if before is None:
         every: list[Any] = [(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
     else:
-        every = [(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
+        every = [
+            (name, *(number_pair(float(a), float(b)) if _is_number(a) and _is_number(b) else (_text(a), _text(b))))
+            for name, a, b in zip(names, before, after, strict=True)
+            if differ(a, b)
+        ]
     listed = [dict(zip(("name", "before", "after"), change, strict=True)) for change in every[:LISTED]]
     return {"changes": listed, "more": max(0, len(every) - LISTED)}
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _pair(before: Any, after: Any) -> tuple[str, str]:
-    if _is_number(before) and _is_number(after):
-        return number_pair(float(before), float(after))
-    return _text(before), _text(after)
 
 
 def _text(value: Any) -> str:
@@ -169,7 +166,7 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
 
 
 def plot_data(
-    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], curves: Curves | str, bars: Histograms | str
+    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: PageDraws
 ) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured, known = None if later is None else later.measured, subject.rows.readings
@@ -181,8 +178,8 @@ def plot_data(
         "marks": [line["marks"] for line in lines],
         "margins": [_number(m) for m in ([] if known is None else known.margins[:, 0].tolist())],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
-        "curves": curves.to_dict() if isinstance(curves, Curves) else None,
-        "histograms": bars.to_dict() if isinstance(bars, Histograms) else None,
+        "curves": drawn.curves and drawn.curves.to_dict(),
+        "histograms": drawn.bars and drawn.bars.to_dict(),
         "radii": subject.radii is not None,
         "most": "the published search ended" if searched else "certified for most shifts",
         "measured": None if marked is None else {"at": marked.delta, "text": at_most(marked.delta)},
@@ -200,6 +197,8 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+#: What the distance of a layer is, by the order that is measured in.
+LAYERS = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
 TITLE = "Do these explanations survive a new model?"
 
 
@@ -271,15 +270,13 @@ def write_report(
     >>> "1 of 2 explanations is certified to survive most of the changes" in page.read_text(encoding="utf-8")
     True
     """
-    return report_file(
-        certificates, path, model=model, audit=audit, new_model=new_model, max_shifts=max_shifts, rng=rng, title=title
-    ).path
+    about: dict[str, Any] = {"model": model, "audit": audit, "new_model": new_model, "max_shifts": max_shifts}
+    return report_file(certificates, path, **about, rng=rng, title=title).path
 
 
 def report_file(
     certificates: Any,
-    path: str | os.PathLike[str],
-    *,
+    path: Any,
     model: Any = None,
     audit: Any = None,
     new_model: Any = None,
@@ -302,8 +299,8 @@ def report_file(
     # a number that the certificates fix unless the caller says one, so that pages repeat
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
-    curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
-    left_out, lines = _left_out(subject.radii, later, curves, bars), lines_of(subject, later)
+    drawn, lines = PageDraws.of(subject, later, entropy), lines_of(subject, later)
+    left_out, measured = _left_out(subject.radii, later, drawn), None if later is None else later.measured
     text = render_page(
         title=TITLE if title is None else title,
         headline=headline(subject, later),
@@ -311,32 +308,22 @@ def report_file(
         lines=lines,
         later=later,
         left_out=left_out,
-        drawn=curves.rows if isinstance(curves, Curves) else bars.rows if isinstance(bars, Histograms) else 0,
+        drawn=drawn.curves.rows if drawn.curves else drawn.bars.rows if drawn.bars else 0,
         known_inputs=subject.rows.inputs is not None,
         shift_words=words_of(subject.rows.shifts).one,
         searched=any(radius.per_test for radius in subject.radii or ()),
-        **_measured_words(later),
-        methods=methods(subject, later, curves, bars),
-        provenance=provenance(subject, later, entropy, curves, bars),
-        data=plot_data(subject, later, lines, curves, bars),
+        figures_measured="" if measured is None else at_most(measured.delta),
+        measured_words="" if later is None or measured is None else measured_in_words(later),
+        layer_words="" if measured is None else LAYERS.get(measured.p, f"the distance of order {measured.p:g}"),
+        methods=methods(subject, later, drawn),
+        provenance=provenance(subject, later, entropy, drawn),
+        data=plot_data(subject, later, lines, drawn),
     )
     try:
         write_text(target, text)
     except OSError as error:
         raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
     return Written(target, len(lines), left_out, len(text.encode()))
-
-
-def _measured_words(later: Later | None) -> dict[str, str]:
-    """The measured shift as the page names it; empty without one."""
-    if later is None or (measured := later.measured) is None:
-        return dict.fromkeys(("figures_measured", "measured_words", "layer_words"), "")
-    layers = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
-    return {
-        "figures_measured": at_most(measured.delta),
-        "measured_words": measured_in_words(later),
-        "layer_words": layers.get(measured.p, f"the distance of order {measured.p:g}"),
-    }
 
 
 def check_path(path: Any) -> Path:
@@ -352,7 +339,7 @@ def check_path(path: Any) -> Path:
     return target
 
 
-def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
+def _left_out(radii: MaxShifts | None, later: Later | None, drawn: PageDraws) -> dict[str, str]:
     """Which parts the page lacks, and why."""
     absent = dict(TEXTS["left_out"])
     known: dict[str, Any] = {"radii": radii}
@@ -360,5 +347,4 @@ def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: A
         if certified_model.NOT_MEASURED.lower() in later.beyond.lower():  # whatever is passed
             absent["layers"] = later.beyond
         known |= {"outcomes": later.audit, "layers": later.measured, "margins": later.margins}
-    drawn = {part: why for part, why in (("curves", curves), ("histograms", bars)) if isinstance(why, str)}
-    return drawn | {part: why for part, why in absent.items() if known.get(part) is None}
+    return drawn.left_out | {part: why for part, why in absent.items() if known.get(part) is None}

@@ -18,8 +18,7 @@ from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts.audit import Outcome
 from apas.display.numbers import at_least, at_most, exactly
-from apas.report.curves import Curves, Histograms
-from apas.report.subject import Later, Subject
+from apas.report.subject import Later, PageDraws, Subject
 from apas.shifts.base import words_of
 
 _DISTANCE = {np.inf: "inf", 1.0: "one", 2.0: "two"}
@@ -188,18 +187,22 @@ SEEDS = 5  # so many seeds are written out
 UNSAVED = ", as their to_dict() gives them: no file can hold them"
 
 
-def methods(
-    subject: Subject, later: Later | None, curves: Curves | str, bars: Histograms | str
-) -> dict[str, list[str]]:
+def methods(subject: Subject, later: Later | None, drawn: PageDraws | None) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
     searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
     first = "What the published search asks" if searched else "What certified means"
+    risky, plots, text = any(claim.risk for claim in _claims(subject)), [], TEXTS["plots"]
+    if drawn and (curves := drawn.curves):
+        one = curves.found[0]
+        plots.append(text["curves"].format(draws=one.draws, sizes=len(one.deltas), confidence=one.confidence))
+    if drawn and (bars := drawn.bars):
+        plots.append(text["histograms"].format(text["listed" if bars.listed else "drawn"].format(bars.draws)))
     found = {
         first: [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _how_shown(subject),
-        "What is assumed": _assumptions(subject),
+        "What is assumed": [words_of(subject.rows.shifts).assumed, *(TEXTS["assumed"].values() if risky else ())],
         "What is not promised": _not_promised(subject, later),
-        "What the plots show": _plots(curves, bars),
+        "What the plots show": [*plots, text["margin"]],
     }
     return {heading: sentences for heading, sentences in found.items() if sentences}
 
@@ -229,11 +232,6 @@ def _how_shown(subject: Subject) -> list[str]:
     return [text[name].format(", ".join(kinds)) for name, holds in when.items() if holds]
 
 
-def _assumptions(subject: Subject) -> list[str]:
-    risky = any(claim.risk for claim in _claims(subject))
-    return [words_of(subject.rows.shifts).assumed, *(TEXTS["assumed"].values() if risky else ())]
-
-
 def _not_promised(subject: Subject, later: Later | None) -> list[str]:
     most, text = [claim for claim in _claims(subject) if claim.coverage < 1], TEXTS["not_promised"]
     today = all(item.valid_today for item in subject.rows)
@@ -251,19 +249,7 @@ def _not_promised(subject: Subject, later: Later | None) -> list[str]:
     return [text[name].format(but) for name, holds in when.items() if holds]
 
 
-def _plots(curves: Curves | str, bars: Histograms | str) -> list[str]:
-    said, text = [], TEXTS["plots"]
-    if isinstance(curves, Curves):
-        first = curves.found[0]
-        said.append(text["curves"].format(draws=first.draws, sizes=len(first.deltas), confidence=first.confidence))
-    if isinstance(bars, Histograms):
-        said.append(text["histograms"].format(text["listed" if bars.listed else "drawn"].format(bars.draws)))
-    return [*said, text["margin"]]
-
-
-def provenance(
-    subject: Subject, later: Later | None, entropy: int, curves: Curves | str, bars: Histograms | str
-) -> list[tuple[str, str]]:
+def provenance(subject: Subject, later: Later | None, entropy: int, drawn: PageDraws) -> list[tuple[str, str]]:
     """What to compare, and what to repeat the page with: names and values."""
     written = ", ".join(f"{name} {value}" for name, value in sorted(subject.versions.items()))
     found = [
@@ -278,7 +264,7 @@ def provenance(
     found.append(("page made with", ", ".join(f"{n} {v}" for n, v in {**now, **libraries}.items())))
     found += _list_seeds("seeds of the certificates", {_seed(c.evidence) for c in subject.certificates or ()})
     found += _list_seeds("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()})
-    if isinstance(curves, Curves) or (isinstance(bars, Histograms) and not bars.listed):
+    if drawn.curves or (drawn.bars and not drawn.bars.listed):
         found.append(("seed of the page's own draws", hex(entropy)))
     return found
 

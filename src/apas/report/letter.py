@@ -15,7 +15,7 @@ from apas._validation import is_path
 from apas.certification.region import AT_LEAST, AT_MOST, ONE_OF, RowRegion, Span, cells_of, names_of
 from apas.certification.results import Certificates
 from apas.contracts.audit import certificates_of
-from apas.contracts.promises import Promise, checked_promises
+from apas.contracts.ledger import Promise, checked_promises
 from apas.counterfactuals.menu import Menu, MenuStatus
 from apas.counterfactuals.result import Counterfactuals, differ
 from apas.display.numbers import at_least, at_most, exactly
@@ -83,7 +83,12 @@ def write_letter(
     True
     """
     require("jinja2", feature="write_letter", extra="report")
-    place, called = _folder(folder), _names(names)
+    place = _folder(folder)
+    if names is not None and not (
+        isinstance(names, Mapping) and all(isinstance(text, str) for pair in names.items() for text in pair)
+    ):
+        raise InputError(f"`names` must map features to what people call them, got {shown(names)}.")
+    called = dict(names or {})
     for value, what in ((answer, "answer"), (sender, "sender")):
         if value is not None and not isinstance(value, str):
             raise InputError(f"`{what}` must be a text, got {shown(value)}.")
@@ -118,7 +123,11 @@ def write_letter(
             "more_excluded": len(lacking[EXCLUDED:]),
             "points": f"{min(POINTS, max(SMALLEST, POINTS * (FIXED + ROOM) / (FIXED + lines[0]))):.1f}",
         }
-        text = _rendered(_template(template), letter)
+        page = _page_template(template)
+        try:
+            text = str(template_of(page, feature="write_letter").render(letter=letter))
+        except Exception as error:  # noqa: BLE001  (whatever the expressions of a template may raise)
+            raise InputError(f"`template` cannot be used: {type(error).__name__}: {shown(str(error))}.") from None
         pages.append(place / f"letter-{own[0]['code'].replace('-', '').lower()}.html")
         try:
             place.mkdir(exist_ok=True)
@@ -135,15 +144,7 @@ def _lines(option: Mapping[str, Any]) -> float:
     return 3.1 + sum(cells) + 0.35 * len(cells) + 0.7 * (len(option["details"]) // 120 + 1) + 0.3
 
 
-def _rendered(text: str, letter: dict[str, Any]) -> str:
-    """The page of a letter."""
-    try:
-        return str(template_of(text, feature="write_letter").render(letter=letter))
-    except Exception as error:  # noqa: BLE001  (whatever the expressions of a template may raise)
-        raise InputError(f"`template` cannot be used: {type(error).__name__}: {shown(str(error))}.") from None
-
-
-def _template(path: str | os.PathLike[str] | None) -> str:
+def _page_template(path: str | os.PathLike[str] | None) -> str:
     if path is None:
         return own_file("letter.html")
     try:
@@ -159,14 +160,6 @@ def _folder(path: Any) -> Path:
     if (place.exists() and not place.is_dir()) or not place.parent.is_dir():
         raise InputError(f"`folder` must be a folder, or a new one in a folder that is there, got {str(place)!r}.")
     return place
-
-
-def _names(names: Any) -> dict[str, str]:
-    if names is not None and not (
-        isinstance(names, Mapping) and all(isinstance(text, str) for pair in names.items() for text in pair)
-    ):
-        raise InputError(f"`names` must map features to what people call them, got {shown(names)}.")
-    return dict(names or {})
 
 
 def _of_menu(

@@ -112,7 +112,14 @@ def _audited(config: dict[str, Any], new: Any) -> tuple[AuditReport, dict[str, A
     for name, read in (("space", FeatureSpace.from_toml), ("base", lambda path: read_model(path, "`base`"))):
         if isinstance(config.get(name), str | os.PathLike):
             config[name] = read(config[name])
-    ledger = _is_ledger(promises)
+    try:
+        with open(promises, "rb") as file:
+            ledger = file.read(len(_SQLITE)) == _SQLITE
+    except OSError as error:
+        raise InputError(
+            f'"promises" in `evaluator_config` must be a certificate file or a ledger that can be read, '
+            f"got {promises!s} ({error.strerror})."
+        ) from None
     if ledger:
         with Ledger(promises, create=False) as opened:
             report = opened.audit(new, **{"record": False, **config})
@@ -129,14 +136,3 @@ def _audited(config: dict[str, Any], new: Any) -> tuple[AuditReport, dict[str, A
     if not ledger:
         files["report.html"] = lambda path: write_report(promises, path, audit=report)
     return report, files
-
-
-def _is_ledger(promises: str | os.PathLike[str]) -> bool:
-    try:
-        with open(promises, "rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except OSError as error:
-        raise InputError(
-            f'"promises" in `evaluator_config` must be a certificate file or a ledger that can be read, '
-            f"got {promises!s} ({error.strerror})."
-        ) from None

@@ -1,42 +1,36 @@
-"""What a report is about: certificates, the largest shifts of the same rows, the model, and what a later one does."""
+"""What a report is about: certificates, the largest shifts of the same rows, the model, and what a later one does.
+
+What the page draws anew, shares of valid shifts and margins on shifted models, is never from the draws that certified.
+"""
 
 import hashlib
 import json
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from apas._fields import Fields
-from apas._validation import is_path
+from apas._random import Stream
+from apas._typing import Array, Floats, Integers
+from apas._validation import is_frame, is_path
+from apas.certification.api import FractionCurves, robust_fraction
 from apas.certification.max_shift.result import MaxShifts
+from apas.certification.methods.sampling import Sampling
+from apas.certification.question import Question
 from apas.certification.results import Certificates
-from apas.contracts import certified_model
+from apas.contracts import certificate_file as files, certified_model as behind
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
-from apas.contracts.certificate_file import (
-    check_same_rows,
-    own_versions,
-    read_object,
-    read_stored,
-    stored_content,
-    unsaved,
-)
 from apas.contracts.certificate_lines import table_digest
-from apas.contracts.certified_model import (
-    Matched,
-    Successor,
-    bounds_distance,
-    match_model,
-    read_successor,
-    rows_on,
-    with_readings,
-)
 from apas.counterfactuals.result import Counterfactuals
-from apas.display.numbers import plain
+from apas.display.numbers import at_least, at_most, plain
+from apas.display.progress import Progress
 from apas.errors import InputError
+from apas.models.base import offers
 from apas.models.digest import model_digest
+from apas.shifts.base import Fingerprinted, Listed, Refitted
 from apas.shifts.distance import ShiftReport, read_model
 
 
@@ -48,7 +42,7 @@ class Subject:
     radii: MaxShifts | None
     digest: str
     versions: dict[str, str]
-    matched: Matched | None = None
+    matched: behind.Matched | None = None
     searches: int | None = None
     is_saved: bool = True
 
@@ -67,9 +61,9 @@ class Subject:
 
 def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
     """Check what `write_report` was given, and bring it into one form."""
-    searches, found, digest, versions, already = None, certificates, "", own_versions(), "`certificates` are"
+    searches, found, digest, versions, already = None, certificates, "", files.own_versions(), "`certificates` are"
     if is_path(certificates):
-        stored = read_stored(certificates)
+        stored = files.read_stored(certificates)
         found = stored.certificates if stored.certificates is not None else stored.max_shifts
         digest, versions, already = stored.digest, stored.versions, "the file already holds"
     elif isinstance(certificates, Counterfactuals):
@@ -90,16 +84,16 @@ def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
         raise InputError(f"`max_shifts` goes with certificates, but {already} {words}.")
     if not len(found):
         raise InputError("`certificates` must hold at least one row, got none; there is nothing to report.")
-    found = with_readings(found)
+    found = behind.with_readings(found)
     if radii is not None:
-        check_same_rows(found, radii)
-        digest, versions = "", own_versions()
+        files.check_same_rows(found, radii)
+        digest, versions = "", files.own_versions()
     elif isinstance(found, Certificates):
         radii = found.max_shifts
-    is_saved = bool(digest) or not unsaved(found, radii)
-    digest = digest or (stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
-    matched: Any = None if found.model is None else Matched(found.model)
-    if model is not None and isinstance(matched := match_model(found, read_model(model, "`model`")), str):
+    is_saved = bool(digest) or not files.unsaved(found, radii)
+    digest = digest or (files.stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
+    matched: Any = None if found.model is None else behind.Matched(found.model)
+    if model is not None and isinstance(matched := behind.match_model(found, read_model(model, "`model`")), str):
         wanted = "the model that the certificates are about"
         raise InputError(f"`model` must be {wanted}, but {matched}; pass that model.")
     certificates, radii = (found, radii) if isinstance(found, Certificates) else (None, found)
@@ -120,7 +114,7 @@ def _radii(max_shifts: Any) -> MaxShifts | None:
             "`max_shifts` must be what max_shift returns, or the name of a file that holds it, got "
             f"{type(max_shifts).__name__}."
         )
-    found = read_stored(max_shifts).max_shifts
+    found = files.read_stored(max_shifts).max_shifts
     if found is None:
         raise InputError(f"{os.fsdecode(max_shifts)} holds no largest shifts; write them with `apas max-shift --save`.")
     return found
@@ -140,8 +134,8 @@ class Later:
     @property
     def beyond(self) -> str:
         """What differs besides parameters, or may, in sentences; empty if nothing does."""
-        beginnings = (certified_model.DIFFERS, certified_model.NOT_IDENTIFIED, certified_model.OF_THE_PROCESS)
-        return " ".join(note for note in self.notes if note.startswith((*beginnings, certified_model.NOT_MEASURED)))
+        beginnings = (behind.DIFFERS, behind.NOT_IDENTIFIED, behind.OF_THE_PROCESS)
+        return " ".join(note for note in self.notes if note.startswith((*beginnings, behind.NOT_MEASURED)))
 
     @property
     def layers(self) -> list[tuple[str, str, int, float]]:
@@ -167,23 +161,23 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
         told = _read_audit(audit, subject)
         if new is not None and told.new_digest != model_digest(new):
             raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
-        margins = None if new is None else _margins(rows, read_successor(rows, new, None, validity_only=True))
+        margins = None if new is None else _margins(rows, behind.read_successor(rows, new, None, validity_only=True))
         shift, digest, notes = told.shifts.get(rows.model_digest), told.new_digest, told.notes
     else:
         base = None if subject.matched is None else subject.matched.model
-        successor = read_successor(rows, new, base, validity_only=False)
+        successor = behind.read_successor(rows, new, base, validity_only=False)
         margins, shift = _margins(rows, successor), successor.shift(rows.shifts)
         told, digest, notes = None, model_digest(successor.given), successor.notes
         if subject.certificates is not None:
             told = audited(subject.certificates, new, base=base, repairs=False)
             notes = told.notes
-    comparable = shift is not None and bounds_distance(rows.shifts) and shift.p == rows.shifts.order
+    comparable = shift is not None and behind.bounds_distance(rows.shifts) and shift.p == rows.shifts.order
     found = Later(shift, comparable, margins, digest, notes, told)
     return replace(found, comparable=comparable and not found.beyond)
 
 
-def _margins(rows: Any, successor: Successor) -> tuple[float, ...]:
-    question = rows_on(rows, successor)
+def _margins(rows: Any, successor: behind.Successor) -> tuple[float, ...]:
+    question = behind.rows_on(rows, successor)
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(question.model.margin(question.X, question.one_target).tolist())
 
@@ -216,7 +210,7 @@ def _read_audit(audit: Any, subject: Subject) -> AuditReport:
 def _from_file(name: str) -> tuple[AuditReport, str]:
     """The audit that a file holds, and the digest of its rows."""
     try:
-        top = Fields(read_object(name, "audit"))
+        top = Fields(files.read_object(name, "audit"))
         if top.content.get("format") != AuditReport.FORMAT:
             wanted = f'an object with "format": "{AuditReport.FORMAT}"'
             raise InputError(f"it must hold {wanted}; write it with `apas audit --json`.")
@@ -233,3 +227,168 @@ def _from_file(name: str) -> tuple[AuditReport, str]:
         return report, top.digest("points_digest")
     except InputError as error:
         raise InputError(f"{name} is not a usable audit: {error}") from None
+
+
+WORK = 4_000_000_000  # about how many products of a parameter and a number a page may cost: some ten seconds
+FEWEST, MOST = 500, 4000  # draws per row: as many as the work allows between the two
+#: How many deltas a curve has besides those that rows were certified at, and how many bars a histogram.
+DELTAS, BARS = 12, 30
+OWN = 3  # of certified deltas, so many are put on the curve
+CONFIDENCE = 0.999
+UNCERTIFIED = "No row is certified at any size of shifts."
+NO_MODEL = "It needs the model that was certified: pass model (--model)."
+BLOCK = 4_000_000  # numbers of a block of directions
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The share of shifts that keep the class, for the first rows, at deltas that all rows share."""
+
+    found: FractionCurves
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the page's plots read it."""
+        first = self.found[0]
+        order = first.deltas.argsort()
+        # the ends of a band are rounded outwards, so that it holds as it is written
+        return {
+            "deltas": first.deltas[order].tolist(),
+            "estimate": [_digits(c.estimate[order]) for c in self.found],
+            "lower": [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found],
+            "upper": [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found],
+            **{name: getattr(first, name) for name in ("draws", "confidence", "measure")},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Per row the margins on shifted models of the size that the row was certified at, counted in bars."""
+
+    starts: Floats
+    widths: Floats
+    counts: Integers
+    unfit: Integers
+    failures: Integers
+    deltas: Floats
+    draws: int
+    listed: bool
+
+    @property
+    def rows(self) -> int:
+        """For how many rows there is one."""
+        return len(self.counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the page's plots read it."""
+        counted = {name: getattr(self, name).tolist() for name in ("counts", "unfit", "failures", "deltas")}
+        edges = {"starts": _digits(self.starts), "widths": _digits(self.widths)}
+        return {**edges, **counted, "draws": self.draws, "listed": self.listed}
+
+
+@dataclass(frozen=True, eq=False)
+class PageDraws:
+    """What the page draws anew, and why a part of it is left out."""
+
+    curves: Curves | None
+    bars: Histograms | None
+    left_out: dict[str, str]
+
+    @classmethod
+    def of(cls, subject: Subject, later: Later | None, entropy: int) -> Self:
+        """The curves and histograms of a page."""
+        curves, bars = _draw_curves(subject, later, entropy), _draw_histograms(subject, entropy)
+        why = {name: part for name, part in (("curves", curves), ("histograms", bars)) if isinstance(part, str)}
+        return cls(None if isinstance(curves, str) else curves, None if isinstance(bars, str) else bars, why)
+
+
+def _draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves | str:
+    """One curve per row, or why there is none."""
+    matched = subject.matched
+    if matched is None:
+        return NO_MODEL
+    if offers(subject.rows.shifts, Refitted):
+        return f"There is nothing to draw: {subject.rows.shifts.no_draws}."
+    if offers(subject.rows.shifts, Fingerprinted) or offers(subject.rows.shifts, Listed):
+        return "The shifted models are a list of models that exist; there is no size of shifts to vary."
+    deltas = _deltas(subject, later)
+    if not len(deltas):
+        return UNCERTIFIED
+    question, _ = behind.ask_again(subject.rows, matched)
+    rows, draws = _affordable(question)
+    points: Any = question.X
+    if not matched.network_only:
+        points, _ = behind.rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
+    points = points.iloc[:rows] if is_frame(points) else points[:rows]
+    how: dict[str, Any] = {"shifts": subject.rows.shifts, "method": Sampling(confidence=CONFIDENCE, n_samples=draws)}
+    found = robust_fraction(matched.model, points, deltas, target=question.target[:rows], rng=entropy, **how)
+    return Curves(found, rows)
+
+
+def _draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
+    """The margins of each row on shifted models, or why there are none."""
+    if subject.matched is None:
+        return NO_MODEL
+    if offers(subject.rows.shifts, Refitted):
+        return f"There is nothing to draw: {subject.rows.shifts.no_draws}."
+    if offers(subject.rows.shifts, Fingerprinted) and not offers(subject.rows.shifts, Listed):
+        return "The shifted models are a list of models of which the file holds only fingerprints."
+    items: Any = subject.rows
+    deltas = np.array([item.delta for item in items], dtype=np.float64)
+    if not deltas.any():
+        return UNCERTIFIED
+    # where none is certified, a delta in the middle of the others
+    deltas = np.where(deltas > 0, deltas, np.median(deltas[deltas > 0]))
+    question = behind.ask_again(subject.rows, subject.matched)[0].at(deltas)
+    rows, draws = _affordable(question)
+    listed = offers(question.shifts, Listed)
+    draws = len(question.shifts.models) if offers(question.shifts, Listed) else draws
+    some, block = question.take(slice(0, rows)), max(1, min(draws, BLOCK // max(1, len(question.coordinates))))
+    parts, stream = [], Stream(entropy, "report")
+    with Progress(draws, "margins on shifted models") as progress, np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, draws, block):
+            stop = min(start + block, draws)
+            parts.append(some.margins(some.directions(stream, start, stop)))
+            progress.advance(stop - start)
+    margins = np.concatenate(parts)
+    return _count_bars(margins, np.count_nonzero(~(margins > some.band), axis=0), some.delta, listed=listed)
+
+
+def _count_bars(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
+    """Count the margins (draws, rows) of each row in bars of its own."""
+    finite = np.isfinite(margins)
+    ends = np.where(finite, margins, np.inf).min(axis=0), np.where(finite, margins, -np.inf).max(axis=0)
+    lows, highs = (np.where(finite.any(axis=0), end, 0.0) for end in ends)
+    widths = np.where(highs > lows, (highs - lows) / (BARS - 1), 1.0 / BARS)
+    starts = np.floor(lows / widths) * widths  # so that 0 is the end of a bar: none stands on both sides
+    with np.errstate(invalid="ignore"):
+        bars = np.clip((margins - starts) / widths, 0, BARS - 1)
+    counts = np.zeros((margins.shape[1], BARS), dtype=np.int64)
+    for i in range(margins.shape[1]):
+        counts[i] = np.bincount(bars[finite[:, i], i].astype(np.intp), minlength=BARS)
+    return Histograms(starts, widths, counts, np.count_nonzero(~finite, axis=0), failures, deltas, len(margins), listed)
+
+
+def _deltas(subject: Subject, later: Later | None) -> Floats:
+    """Sizes up to beyond what was certified and measured, and the sizes themselves that rows were certified at."""
+    own = sorted({c.delta for c in subject.certificates or ()})
+    reached = sorted({item.delta for item in subject.radii or () if item.delta > 0})
+    ends = [*own[-1:], *([float(np.percentile(reached, 90))] if reached else [])]
+    if later is not None and later.measured is not None and later.comparable:
+        ends += [later.measured.delta] if 0 < later.measured.delta < np.inf else []
+    if not ends:
+        return np.empty(0)
+    grid = np.linspace(0, 1.3 * max(ends), DELTAS + 1)[1:]
+    return np.unique([float(f"{delta:.4g}") for delta in grid] + (own if len(own) <= OWN else []))
+
+
+def _affordable(question: Question) -> tuple[int, int]:
+    """How many rows to draw for, and how many models, if each row is looked at on a whole curve and a histogram."""
+    each = (DELTAS + OWN + 1) * max(1, len(question.coordinates))
+    rows = max(1, min(len(question), WORK // (each * FEWEST)))
+    return rows, int(min(MOST, max(FEWEST, WORK // (each * rows))))
+
+
+def _digits(values: Floats) -> list[float | None]:
+    """Six digits, which no screen shows; what is not finite as null."""
+    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in values.tolist()]

@@ -15,13 +15,11 @@ from apas.theory.hardness import (
     read_dimacs as read_dimacs,
     reduction as reduction,
 )
-from apas.theory.natural import (
-    NaturalEvidence as NaturalEvidence,
-    is_naturally_occurring as is_naturally_occurring,
-    lipschitz_bound as lipschitz_bound,
-)
 from apas.theory.shift_notions import (
     LEMMA_EXAMPLE as LEMMA_EXAMPLE,
+    NaturalEvidence as NaturalEvidence,
     PlausibleExample as PlausibleExample,
     UnboundedFamily as UnboundedFamily,
+    is_naturally_occurring as is_naturally_occurring,
+    lipschitz_bound as lipschitz_bound,
 )

@@ -39,11 +39,6 @@ class BallMargin:
     bias_size: Floats
     enters: Floats
 
-    @property
-    def linear(self) -> bool:
-        """Whether the margin is linear in what moves: nothing before the output does."""
-        return not any(w.any() or b.any() for w, b in self.moves[:-1])
-
     def take(self, rows: slice | Indices | Bools) -> BallMargin:
         """The same for some of the rows."""
         names = ("X", "weights", "weight_moves", "bias", "bias_moves", "bias_size", "enters")
@@ -438,14 +433,10 @@ class BallDual:
     def _value(self, multiplier: Floats) -> Floats:
         """A lower bound on the least of ``margin + multiplier * squares``."""
         margin = self.margin
-        units = self._units(multiplier[:, None])
+        units = np.minimum.reduce([self._on_piece(multiplier[:, None], *piece) for piece in self.pieces])
         bias, penalty = margin.bias, margin.bias_moves / (4 * multiplier)
         size = np.abs(units).sum(axis=1) + margin.bias_size + penalty
         return np.asarray(units.sum(axis=1) + bias - penalty - (units.shape[1] + 16) * STEP * size - TINY)
-
-    def _units(self, multiplier: Floats) -> Floats:
-        """The same for each unit, (rows, units): the least over the pieces of its activation."""
-        return np.asarray(np.minimum.reduce([self._on_piece(multiplier, *piece) for piece in self.pieces]))
 
     def _on_piece(self, multiplier: Floats, slope: float, level: float, left: float, right: float) -> Floats:
         """The least on one linear piece, where it is ``constant + tilt * shift + curve * shift**2``."""
@@ -492,7 +483,7 @@ class Balls:
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float) -> None:
         self.net, self.X, self.wanted, self.mask, self.p = net, X, wanted, mask, p
-        self.norms = [MatrixNorms(w, p) for w in net.weights]
+        self.norms, self.exact = [MatrixNorms(w, p) for w in net.weights], is_exact_ball(net, mask)
 
     def take(self, rows: Indices) -> Balls:
         """The same for some of the rows."""
@@ -506,7 +497,7 @@ class Balls:
         for rows, boxes, against in self._blocks():
             error[rows] = boxes.error(delta[rows])
             lowered = self.net.rounding(boxes.X, self.mask, delta[rows])
-            parts = [_least(margin.lower(lowered), self.norms, delta[rows]) for margin in against]
+            parts = [self._least(margin.lower(lowered), delta[rows]) for margin in against]
             safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
         return np.where(np.isnan(safe), -np.inf, safe + error), error
 
@@ -514,10 +505,10 @@ class Balls:
         """Per row the largest delta up to `limit` at which every shift is proved to keep the class; none is open."""
         proved = np.empty(len(self.X))
         for rows, boxes, against in self._blocks():
-            parts = [_radius(margin, self.norms, limit) for margin in against]
+            parts = [self._radius(margin, limit) for margin in against]
             if self.net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding grows with delta
                 lowered = self.net.rounding(boxes.X, self.mask, np.minimum.reduce(parts))
-                parts = [_radius(margin.lower(lowered), self.norms, limit) for margin in against]
+                parts = [self._radius(margin.lower(lowered), limit) for margin in against]
             least = np.minimum.reduce(parts)
             # where intervals over the box around the ball prove more, which is seldom, that counts
             beyond = np.minimum(1.001 * least, limit)
@@ -529,7 +520,7 @@ class Balls:
 
     def worst(self, delta: Floats) -> Floats | None:
         """Per row a point of the unit ball with the least margin, where the bounds are exact; else None."""
-        if not is_exact_ball(self.net, self.mask):
+        if not self.exact:
             return None
         points, least = np.zeros((len(self.X), len(self.mask))), np.full(len(self.X), np.inf)
         for margin in margins_against(self.net, self.X, self.wanted, self.mask):
@@ -546,30 +537,28 @@ class Balls:
             X, wanted = self.X[rows], self.wanted[rows]
             yield rows, intervals.Boxes(self.net, X, wanted, self.mask), margins_against(self.net, X, wanted, self.mask)
 
+    def _least(self, margin: BallMargin, delta: Floats) -> Floats:
+        slopes = BallSlopes(margin, self.p, self.norms)
+        start, _ = slopes.at(np.zeros(len(delta)))
+        least, _ = _walk(slopes, start, delta, 1 if self.exact else FINE)
+        rows = np.flatnonzero(BallDual.fits(margin, self.p))
+        if len(rows):
+            least[rows] = np.fmax(least[rows], BallDual(margin.take(rows)).least(delta[rows]))
+        return least
 
-def _least(margin: BallMargin, norms: list[MatrixNorms], delta: Floats) -> Floats:
-    p, slopes = norms[0].p, BallSlopes(margin, norms[0].p, norms)
-    start, _ = slopes.at(np.zeros(len(delta)))
-    least, _ = _walk(slopes, start, delta, 1 if margin.linear else FINE)
-    rows = np.flatnonzero(BallDual.fits(margin, p))
-    if len(rows):
-        least[rows] = np.fmax(least[rows], BallDual(margin.take(rows)).least(delta[rows]))
-    return least
-
-
-def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Floats:
-    p, slopes = norms[0].p, BallSlopes(margin, norms[0].p, norms)
-    start, slope = slopes.at(np.zeros(len(margin.X)))
-    # G is at least its value at 0: no walk can come farther
-    top = np.where(start > 0, np.minimum(limit, start / slope * (1 + 1e-9)), 0.0)
-    _, proved = _walk(slopes, start, top, 1 if margin.linear else COARSE)
-    if not margin.linear:
-        _, closer = _walk(slopes, start, np.minimum(top, 1.25 * proved), FINE)
-        proved = np.maximum(proved, closer)
-    rows = np.flatnonzero(BallDual.fits(margin, p) & (start > 0))
-    if len(rows):
-        proved[rows] = np.maximum(proved[rows], np.minimum(BallDual(margin.take(rows)).radius(), limit))
-    return proved
+    def _radius(self, margin: BallMargin, limit: float) -> Floats:
+        slopes = BallSlopes(margin, self.p, self.norms)
+        start, slope = slopes.at(np.zeros(len(margin.X)))
+        # G is at least its value at 0: no walk can come farther
+        top = np.where(start > 0, np.minimum(limit, start / slope * (1 + 1e-9)), 0.0)
+        _, proved = _walk(slopes, start, top, 1 if self.exact else COARSE)
+        if not self.exact:
+            _, closer = _walk(slopes, start, np.minimum(top, 1.25 * proved), FINE)
+            proved = np.maximum(proved, closer)
+        rows = np.flatnonzero(BallDual.fits(margin, self.p) & (start > 0))
+        if len(rows):
+            proved[rows] = np.maximum(proved[rows], np.minimum(BallDual(margin.take(rows)).radius(), limit))
+        return proved
 
 
 def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[Floats, Floats]:

@@ -66,9 +66,7 @@ class _PhaseTree:
                 self.tables.append((tilt, lift))
                 self.splittable.append(crossing[0])
 
-    def _add(self, i: int, side: str, whole: Pencil, pieces: tuple[Pencil, Pencil] | None) -> None:
-        if pieces is None:
-            return
+    def _add(self, i: int, side: str, whole: Pencil, pieces: tuple[Pencil, Pencil]) -> None:
         stacked = tuple(np.vstack([getattr(p, name) for p in (whole, *pieces)]) for name in vars(whole))
         bends = (stacked[0][1] != stacked[0][2]) | (stacked[3][1] != stacked[3][2])
         if bends.any():

@@ -14,8 +14,8 @@ import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import shape_of, units_of
-from apas.optimize.highs import FEASIBILITY, INTEGRALITY, Program, ProgramBuilder, advise, verified_bound
+from apas.models.forward import units_of
+from apas.optimize.highs import FEASIBILITY, INTEGRALITY, Form, Program, ProgramBuilder, advise, verified_bound
 from apas.worst_case.attack import RivalPushes, UnitPushes, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.intervals import Boxes, is_exact, rivals
@@ -27,10 +27,6 @@ class WorstCaseProgram(Program):
     """The least margin of a row; `activations` holds the columns of each hidden layer's activations."""
 
     activations: tuple[Indices, ...] = ()
-
-
-#: Columns, values and const of ``values . v[columns] + const``: what a unit's l or u is.
-_Affine = tuple[Indices, Floats, float]
 
 
 class WorstCaseBuilder:
@@ -75,7 +71,7 @@ class WorstCaseBuilder:
             program.row(np.array([size, a, s]), np.array([1.0, -1.0, -2 * low[k]]), -np.inf, -2 * low[k])
             program.row(np.array([size, a, s]), np.array([1.0, 1.0, -2 * high[k]]), -np.inf, 0.0)
 
-    def _combine(self, lin: Floats, rho: Floats, const: float) -> _Affine:
+    def _combine(self, lin: Floats, rho: Floats, const: float) -> Form:
         """``lin . a + rho . abs(a) + const`` in terms of the current layer's columns."""
         rho = np.broadcast_to(rho, lin.shape)
         columns = np.concatenate([self.current, self.sizes])
@@ -87,49 +83,10 @@ class WorstCaseBuilder:
         w, r, b, b_reach = layer.middle[:, k], layer.reach[:, k], float(layer.bias[k]), float(layer.bias_reach[k])
         if small:
             form, ends = self._combine(w, -r, b - b_reach), (float(unit.low_l[0, k]), float(unit.high_l[0, k]))
-            self._bound(h, 1.0, form, name, *ends)
+            self.program.bound_activation(h, 1.0, form, name, *ends)
         if large:
             form, ends = self._combine(w, r, b + b_reach), (float(unit.low_u[0, k]), float(unit.high_u[0, k]))
-            self._bound(h, -1.0, form, name, *ends)
-
-    def _bound(self, h: int, sign: float, form: _Affine, name: str, low: float, high: float) -> None:
-        """Activation h >= act(form) for sign 1, <= for -1: two rows where a kink bends away, else a binary."""
-
-        def row(slope: float, const: float = 0.0, binary: int | None = None, big: float = 0.0) -> None:
-            """Bound h by ``slope * form + const + big * v[binary]``."""
-            columns, values = np.concatenate([[h], form[0]]), np.concatenate([[1.0], -slope * form[1]])
-            if binary is not None:
-                columns, values = np.append(columns, binary), np.append(values, -big)
-            side = slope * form[2] + const
-            self.program.row(columns, values, *((side, np.inf) if sign > 0 else (-np.inf, side)))
-
-        kind, numbers = shape_of(name)
-        if kind == "clip":  # whose values beyond an end are that end
-            near, far = (high, low) if sign > 0 else (low, high)
-            end = numbers[1] if sign > 0 else numbers[0]
-            if sign * near <= sign * end:
-                row(1.0)
-            elif sign * far < sign * end:
-                free = self.program.binary()  # 1: bounded by the form, 0: by the end
-                row(1.0, end - near, free, near - end)
-                row(0.0, end, free, far - end)
-            else:
-                row(0.0, end)
-            return
-        slope = 1.0 if name == "identity" else numbers[0]
-        if sign > 0:
-            if high > 0 or name == "identity":
-                row(1.0)
-            if low < 0 and 0 < slope < 1:
-                row(slope)
-        elif name == "identity" or low >= 0:
-            row(1.0)
-        elif high <= 0:
-            row(slope)
-        else:
-            alive = self.program.binary()
-            row(1.0, -(1 - slope) * low, alive, (1 - slope) * low)
-            row(slope, 0.0, alive, (1 - slope) * high)
+            self.program.bound_activation(h, -1.0, form, name, *ends)
 
 
 def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) -> float:

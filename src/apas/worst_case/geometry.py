@@ -37,7 +37,7 @@ class SparseBoxes(Boxes):
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, sparse: Sparse) -> None:
         super().__init__(net, X, wanted, sparse.radii)
-        self.sparse, self.count = sparse, min(sparse.count, int(np.count_nonzero(sparse.radii)))
+        self.region, self.count = sparse, min(sparse.count, int(np.count_nonzero(sparse.radii)))
         self.budgets = range(0 if is_exact(net) or self.count <= SHARED else self.count, self.count + 1)
         reach = [np.vstack(pair) for pair in zip(self.reach[::2], self.reach[1::2], strict=True)]
         self.layers = [np.vstack(pair)[None] for pair in zip(net.weights, net.biases, strict=True)]
@@ -50,10 +50,6 @@ class SparseBoxes(Boxes):
         if self.count == 1:  # one of the two biases, not both
             stated = zip(self.outputs, self.heads, strict=True)
             self.outputs = [(*terms[:3], stages[0][:, -1]) for terms, (_, stages) in stated]
-
-    def take(self, rows: Indices) -> SparseBoxes:
-        """The same for some of the rows."""
-        return SparseBoxes(self.net, self.X[rows], self.wanted[rows], self.sparse)
 
     def error(self, delta: Floats) -> Floats:
         """What rounding can add to `bound` at most."""
@@ -122,7 +118,8 @@ class SparseBoxes(Boxes):
         rival = self._leasts(delta).argmin(axis=0)
         signs = output_signs(net, self.wanted, self.rivals[np.arange(len(rival)), rival])
         if not net.activations:
-            return self.sparse.steepest((_with_one(self.X)[:, :, None] * signs[:, None, :]).reshape(len(rival), -1))
+            slopes = (_with_one(self.X)[:, :, None] * signs[:, None, :]).reshape(len(rival), -1)
+            return np.asarray(self.region.steepest(slopes))
         return np.stack([self._worst(i, int(rival[i]), signs[i], delta) for i in range(len(rival))])
 
     def _worst(self, row: int, rival: int, signs: Floats, delta: Floats) -> Floats:

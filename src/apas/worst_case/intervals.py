@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -185,13 +185,8 @@ def output_signs(net: FeedForward, wanted: Indices, rival: Indices) -> Floats:
 
 def moving_layers(net: FeedForward, radii: Floats, delta: float = 1.0) -> list[MovingLayer]:
     """The layers of a network whose parameter i moves by at most ``delta * radii[i]``."""
-    reach = radii if delta == 1.0 else delta * radii
-    tensors = net.parameters.split(reach)
-    layers = [MovingLayer(*ends) for ends in zip(net.weights, tensors[::2], net.biases, tensors[1::2], strict=True)]
-    if (reach == reach[0]).all():  # said once for all layers
-        for layer in layers:
-            vars(layer)["uniform"] = float(reach[0])
-    return layers
+    tensors = net.parameters.split(delta * radii)
+    return [MovingLayer(*ends) for ends in zip(net.weights, tensors[::2], net.biases, tensors[1::2], strict=True)]
 
 
 def magnitudes(net: FeedForward, reach: Any, X: Floats, delta: Floats) -> list[Floats]:
@@ -255,15 +250,16 @@ class Boxes:
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
+        self.region: Any = radii  # what it is made of
         self.reach = net.parameters.split(radii)
         if net.activations:
             self.middle = X @ net.weights[0] + net.biases[0]
             self.spread = MovingLayer(net.weights[0], self.reach[0], net.biases[0], self.reach[1]).spread(np.abs(X))
         self.outputs = [output_terms(net, self.reach, wanted, rival) for rival in rivals(net, wanted).T]
 
-    def take(self, rows: Indices) -> Boxes:
+    def take(self, rows: Indices) -> Self:
         """The same for some of the rows."""
-        return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
+        return type(self)(self.net, self.X[rows], self.wanted[rows], self.region)
 
     def worst(self, delta: Floats) -> Floats | None:
         """Per row a shift of delta 1 whose margin at `delta` is the bound; None beyond one layer of monotone units."""
@@ -293,13 +289,35 @@ class Boxes:
         return self.bound(delta), self.error(delta)
 
     def radius(self, limit: float) -> tuple[Floats, Floats]:
-        """Per row the largest delta that is proved, and where what is not begins; see `provable_radius`."""
-        return provable_radius(self, limit)
+        """Bracket per row the largest delta up to `limit` that interval arithmetic proves."""
+        low, high = np.zeros(len(self.X)), np.full(len(self.X), float(limit))
+        at_low, at_high = self.bound(low), self.bound(high)
+        proved_all = at_high > 0
+        if proved_all.any():
+            proved_all = at_high - self.error(high) > 0
+        refused = ~(at_low - self.error(low) > 0)
+        open_rows = np.flatnonzero(~refused & ~proved_all)
+        if len(open_rows):
+            part = self if len(open_rows) == len(self.X) else self.take(open_rows)
+            low[open_rows], high[open_rows] = _root(part, float(limit), at_low[open_rows], at_high[open_rows])
+            # that is the root of the bound as computed; rounding, whose effect is tiny, is allowed for by stepping down
+            proved = cut_last_bits(low[open_rows])
+            start, step = proved.copy(), 2.0**-36
+            for _ in range(20):
+                failing = ~(part.bound(proved) - part.error(proved) > 0)
+                if not failing.any():
+                    break
+                proved[failing] = start[failing] * (1 - step)
+                step = min(8 * step, 1.0)
+            else:
+                proved[failing] = 0.0
+            low[open_rows] = proved
+        low[proved_all], high[proved_all] = limit, np.inf
+        high[refused & ~proved_all] = 0.0
+        return low, high
 
     def bound(self, delta: Floats) -> Floats:
         """Least margins as computed, with one delta per row, less what coarser arithmetic does to them in use."""
-        if self.net.dtype == "float64":
-            return self._bound(delta)
         return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
 
     def _bound(self, delta: Floats) -> Floats:
@@ -374,35 +392,6 @@ class Boxes:
 
 #: Relative width at which a bracket counts as closed, and how many evaluations that may take.
 CLOSED, STEPS = 1e-12, 200
-
-
-def provable_radius(boxes: Boxes, limit: float) -> tuple[Floats, Floats]:
-    """Bracket per row the largest delta up to `limit` that interval arithmetic proves."""
-    low, high = np.zeros(len(boxes.X)), np.full(len(boxes.X), float(limit))
-    at_low, at_high = boxes.bound(low), boxes.bound(high)
-    proved_all = at_high > 0
-    if proved_all.any():
-        proved_all = at_high - boxes.error(high) > 0
-    refused = ~(at_low - boxes.error(low) > 0)
-    open_rows = np.flatnonzero(~refused & ~proved_all)
-    if len(open_rows):
-        part = boxes if len(open_rows) == len(boxes.X) else boxes.take(open_rows)
-        low[open_rows], high[open_rows] = _root(part, float(limit), at_low[open_rows], at_high[open_rows])
-        # that is the root of the bound as computed; rounding, whose effect is tiny, is allowed for by stepping down
-        proved = cut_last_bits(low[open_rows])
-        start, step = proved.copy(), 2.0**-36
-        for _ in range(20):
-            failing = ~(part.bound(proved) - part.error(proved) > 0)
-            if not failing.any():
-                break
-            proved[failing] = start[failing] * (1 - step)
-            step = min(8 * step, 1.0)
-        else:
-            proved[failing] = 0.0
-        low[open_rows] = proved
-    low[proved_all], high[proved_all] = limit, np.inf
-    high[refused & ~proved_all] = 0.0
-    return low, high
 
 
 def cut_last_bits(deltas: Floats) -> Floats:

@@ -71,19 +71,10 @@ def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     return _smooth(name, low, high, mirrored=mirrored)
 
 
-def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Pencil, Pencil] | None:
-    """The two pieces whose least is the activation (or its mirror image), if it has a kink that bends down."""
-    # outside the interval of a kink both pieces are the pencil itself
-    if "*" in name:
-        parts = [(n, low[..., p], high[..., p]) for n, p in forward.units_of(name)]
-        found = [(cases(*part, mirrored=mirrored), pencil(*part, mirrored=mirrored)) for part in parts]
-        pairs = [(whole, whole) if pair is None else pair for pair, whole in found]
-        if all(pair is None for pair, _ in found):
-            return None
-        return tuple(
-            Pencil(*(np.concatenate(c, axis=-1) for c in zip(*(vars(p).values() for p in side), strict=True)))
-            for side in zip(*pairs, strict=True)
-        )  # type: ignore[return-value]
+@forward.by_units
+def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Pencil, Pencil]:
+    """The two pieces whose least is the activation (or its mirror image), where it has a kink that bends down."""
+    # elsewhere, and outside the interval of a kink, both pieces are the pencil itself
     zero, (kind, numbers) = np.zeros_like(low), forward.shape_of(name)
     if kind == "leaky_relu" and mirrored:
         slope = numbers[0]
@@ -97,7 +88,8 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
             Pencil(*(np.where(bends, *both) for both in zip(vars(p).values(), vars(whole).values(), strict=True)))
             for p in (below, _line(zero, zero + last))
         )  # type: ignore[return-value]
-    return None
+    whole = pencil(name, low, high, mirrored=mirrored)
+    return whole, whole
 
 
 def _line(slope: Floats, height: Floats) -> Pencil:

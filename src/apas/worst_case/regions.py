@@ -25,8 +25,6 @@ from apas.worst_case.linear import pencil
 ROUNDS, OPEN_BOXES = 24, 128
 #: How many cells of a grid of thresholds are looked at one by one.
 CELLS = 20_000
-#: How far the sum of the leaves may be from what the library says, as a share of it, where its sums are in float32.
-SAME_SUM = 1e-4
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import apas
-from apas.counterfactuals.search.observed_split import AdditiveModels
+from apas.counterfactuals.search.stacked import AdditiveModels
 from apas.counterfactuals.sources.base import Task
 
 

@@ -10,7 +10,7 @@ import pytest
 import apas
 from apas._random import Stream
 from apas.counterfactuals.search import stacked, tests as search_tests
-from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, StackedNetworks
+from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack
 from apas.counterfactuals.search.tests import CertifyingTest
 from apas.counterfactuals.sources.base import Task
 
@@ -60,7 +60,7 @@ def search_test(delta=0.1, **changes):
 def test_what_does_not_fit_is_drawn_again_and_says_the_same(monkeypatch):
     points = np.random.default_rng(2).random((5, 4))
     test, kept = search_test()
-    assert isinstance(test.search_models(0.1), StackedNetworks)
+    assert isinstance(test.search_models(0.1), NetworkStack)
     slacks, near = kept.slacks(points), kept.near(points[0]).slacks(points)
     monkeypatch.setattr(search_tests, "HELD", 1000)
     again, drawn = search_test()
@@ -76,7 +76,7 @@ def test_several_deltas_share_the_memory(monkeypatch):
     test, _ = search_test()
     numbers = test.allowance[0] * len(test.task.model.parameters)
     monkeypatch.setattr(search_tests, "HELD", numbers)
-    assert isinstance(test.search_models(0.1), StackedNetworks)
+    assert isinstance(test.search_models(0.1), NetworkStack)
     assert isinstance(search_test(n_deltas=2)[0].search_models(0.2), DrawnModels)
 
 

@@ -10,7 +10,7 @@ from random_spaces import random_network, random_rows, random_space
 
 import apas
 from apas.counterfactuals.sources.base import CandidateSource, Search, Task
-from apas.counterfactuals.sources.neighbours import NearestNeighbours, _KnownRows, rows_of_class
+from apas.counterfactuals.sources.neighbours import NearestNeighbours, _known_rows, rows_of_class
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.base import predicted_classes
@@ -27,7 +27,7 @@ def question(seed: int, distance: str, rows: int = 90) -> tuple[Task, np.ndarray
 
 
 def by_brute_force(search: Search) -> dict[bytes, float]:
-    """All candidates and their costs, row by row, without trees, batches or bounds."""
+    """All candidates and their costs, row by row, without batches or bounds."""
     task, space = search.task, search.task.space
     lows, highs = np.transpose([f.ends for f in space])
     found = {}
@@ -63,9 +63,8 @@ def test_all_candidates_in_the_order_of_their_costs(seed: int, distance: str, mo
                 assert task.valid(np.stack(points), target).all()
 
 
-@pytest.mark.parametrize("distance", ["l1", "linf"])
-def test_distances_in_the_tree_are_costs(distance: str) -> None:
-    """Where everything may change and rows are allowed, the bound is the cost itself."""
+def test_what_every_input_may_take_is_taken_as_it_is() -> None:
+    """Where everything may change and rows are allowed, no feature has to be asked for the nearest allowed value."""
     space = FeatureSpace(
         [
             Feature("a", low=0, high=8),
@@ -77,18 +76,15 @@ def test_distances_in_the_tree_are_costs(distance: str) -> None:
     )
     rng = np.random.default_rng(0)
     rows = random_rows(rng, space, 60, allowed=True)
-    task = Task(space.bind(random_network(rng, space.coding.n_columns)), space, distance, rows)
-    known = _KnownRows(task, np.unique(rows, axis=0))
-    assert known.free.all()
-    assert known.allowance < 1e-12
+    task = Task(space.bind(random_network(rng, space.coding.n_columns)), space, background=rows)
+    label = task.background_classes[0]
+    known, snapped = _known_rows(task, label)
+    np.testing.assert_array_equal(known, rows_of_class(task, label))
+    assert snapped == []
+    steps = FeatureSpace([*space.features[:1], Feature("b", "integer", low=0, high=20, step=7), *space.features[2:]])
+    assert _known_rows(Task(task.model, steps, background=rows), label)[1] == [1]
     for point in random_rows(rng, space, 5, allowed=True):
-        costs = np.sort(space.costs(known.rows, np.broadcast_to(point, known.rows.shape), distance))
-        for count in (1, 7, 30):
-            found, bound = known.nearest(point, count)
-            assert len(found) == count
-            assert bound == pytest.approx(costs[count - 1], rel=1e-11)
-            assert bound <= costs[count - 1]
-        assert known.nearest(point, 99)[1] == np.inf
+        np.testing.assert_array_equal(space.snapped(known, np.broadcast_to(point, known.shape)), known)
 
 
 def test_only_what_may_change_decides() -> None:
@@ -124,11 +120,12 @@ def test_nothing_that_may_change() -> None:
     assert points == [[7.0, 0.6], [7.0, 0.8], [7.0, 0.9]]
 
 
-def test_trees_are_made_once_per_class(monkeypatch) -> None:
+def test_known_rows_are_looked_for_once_per_class(monkeypatch) -> None:
     task, inputs = question(0, "l1")
     made = []
-    original = _KnownRows.__init__
-    monkeypatch.setattr(_KnownRows, "__init__", lambda self, *a: (made.append(a), original(self, *a))[1])
+    monkeypatch.setattr(
+        "apas.counterfactuals.sources.neighbours._known_rows", lambda *a: (made.append(a), _known_rows(*a))[1]
+    )
     labels = set(task.background_classes.tolist())
     for i, row in enumerate(inputs):
         for label in labels:

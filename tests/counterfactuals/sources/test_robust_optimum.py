@@ -12,7 +12,7 @@ from random_spaces import random_network
 
 import apas
 from apas import Candidate, Feature, FeatureSpace, FeedForward, InputError, RobustOptimum, Sampling, Status, Unsupported
-from apas.counterfactuals.search.tests import CertifyingTest
+from apas.counterfactuals.search.tests import Candidates, CertifyingTest
 from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.paper.published import PublishedSampling, published_loops
@@ -66,7 +66,7 @@ def test_the_optimum_of_a_linear_model_is_known():
     search = Search(task, 0, np.array([0.1, 0.2]), 1, test=test.for_search(1, 0.4))
     best, _ = cheapest_near(search, search.test, np.array([3.0, 0.2]))
     rank = test.allowance[1]
-    question = test.question(np.array([[1.0, 0.2]]), np.array([1], dtype=object), np.array([0.4]))
+    question = test.question(Candidates.of_row(np.array([[1.0, 0.2]]), 1, 0.4))
     u = np.sort(question.directions(apas._random.Stream(0, "generate/search"), 0, 4000)[:, 0])[rank]
     assert best[0] == pytest.approx(0.8 / (1 + 0.4 * u), rel=2e-3)
     assert best[1] == 0.2

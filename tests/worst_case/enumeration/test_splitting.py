@@ -30,7 +30,7 @@ def small_box(delta=0.5, activation="relu", seed=2, sizes=(2, 3, 1)):
 
 
 def volume(tree, *statuses):
-    return sum((Fraction(1, 2 ** int(d)) for d in tree.depth(tree.having(*statuses))), Fraction(0))
+    return sum((Fraction(1, 2 ** int(d)) for d in tree.depth[tree.having(*statuses)]), Fraction(0))
 
 
 @pytest.mark.parametrize("known", CASES, ids=lambda c: c.name)
@@ -65,7 +65,7 @@ def test_parts_do_not_overlap():
     points = np.random.default_rng(0).uniform(size=(300, found.tree.axes))
     inside = ((points[:, None, :] >= start) & (points[:, None, :] < start + width)).all(axis=2)
     assert (inside.sum(axis=1) == 1).all()
-    assert np.prod(width, axis=1) == pytest.approx(0.5 ** found.tree.depth(nodes))
+    assert np.prod(width, axis=1) == pytest.approx(0.5 ** found.tree.depth[nodes])
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
@@ -224,7 +224,7 @@ def test_tree():
     again = tree.halve(halves, np.array([0, 2]))
     assert halves.tolist() == [1, 2]
     assert again.tolist() == [3, 4, 5, 6]
-    assert tree.depth(np.arange(7)).tolist() == [0, 1, 1, 2, 2, 2, 2]
+    assert tree.depth[np.arange(7)].tolist() == [0, 1, 1, 2, 2, 2, 2]
     assert tree.having(HALVED).tolist() == [0, 1, 2]
     start, width = tree.coordinates(np.array([0, 1, 4, 5, 6]))
     assert start.tolist() == [[0, 0, 0], [0, 0, 0], [0.5, 0, 0], [0, 0, 0.5], [0, 0, 0.75]]

@@ -3,10 +3,9 @@
 from typing import Any
 
 from apas.certification.methods.attack import Attack
-from apas.certification.methods.bounds import IntervalBounds, LinearBounds
+from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds
 from apas.certification.methods.cascade import Cascade
 from apas.certification.methods.enumeration import Enumeration
-from apas.certification.methods.exact import Exact
 from apas.certification.methods.refit import RefitBounds
 from apas.certification.methods.sampling import Sampling
 

@@ -48,11 +48,6 @@ class AttackSpace:
         moves = ParameterMoves(model, question.X, question.target, question.radii > 0, question.delta)
         return cls(question, moves, ball, lambda a, b: shifts.directions(question.model.parameters, stream, a, b))
 
-    @property
-    def closed_form(self) -> bool:
-        """Whether the worst shift is known without a search."""
-        return self.landscape.size == 0
-
     def take(self, rows: Indices) -> AttackSpace:
         """The same for some of the rows."""
         return replace(self, question=self.question.take(rows), landscape=self.landscape.take(rows))
@@ -168,7 +163,7 @@ class Attack:
         witness, reason = None, f"none of the {used} shifts tried loses it, which proves nothing"
         if close:
             witness, reason = space.witness(i, point), "the worst shift found is within rounding of the boundary"
-        elif space.closed_form:
+        elif not space.landscape.size:
             reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
         verdict = Verdict.UNKNOWN
         if witness is not None:
@@ -222,7 +217,8 @@ def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> t
     # short searches come to rest where long ones do, as a rule, and so do those of few starts; a long one has the last
     # word
     restarts = min(attack.restarts, max(2, TOGETHER // max(1, space.landscape.size)))
-    for steps, rounds in () if space.closed_form else ((attack.steps // SHORT, ROUNDS), (attack.steps, LONG_ROUNDS)):
+    searches = ((attack.steps // SHORT, ROUNDS), (attack.steps, LONG_ROUNDS))
+    for steps, rounds in searches if space.landscape.size else ():  # without coordinates the worst shift is known
         rows = broken
         for _ in range(rounds):
             if not len(rows):

@@ -11,8 +11,7 @@ from apas._random import Stream
 from apas.certification.certificate import Certificate
 from apas.certification.claims import Claim, Verdict
 from apas.certification.methods.attack import Attack
-from apas.certification.methods.bounds import IntervalBounds, LinearBounds
-from apas.certification.methods.exact import Exact
+from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds
 from apas.certification.question import FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import offers

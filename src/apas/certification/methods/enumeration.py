@@ -86,7 +86,7 @@ def failing_shift(question: Question, row: int, found: Split) -> Witness | None:
     """A failing shift of a finished run, if one is easily found: in its largest part that fails, or in the whole."""
     nodes = found.tree.having(FAILING)
     if len(nodes):
-        start, width = found.tree.coordinates(nodes[[found.tree.depth(nodes).argmin()]])
+        start, width = found.tree.coordinates(nodes[[found.tree.depth[nodes].argmin()]])
         return _confirmed(question, row, found.box, (start + 0.5 * width)[0])
     search = FailingShift(question, row, found.box)
     if found.upper < 1:

@@ -262,9 +262,9 @@ class Sampling:
         clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
 
         def answer(i: int) -> Certificate:
-            if not found.any(i):
-                return self._certificate(question, i, claim, clean)
             failing, sure = found.of(i)
+            if not len(failing):
+                return self._certificate(question, i, claim, clean)
             ended = (np.cumsum(sure) == refuting) | (np.arange(1, len(sure) + 1) == DOUBT * refuting)
             taken = int(ended.argmax()) + 1 if ended.any() else len(sure)
             draws = int(failing[taken - 1]) + 1 if ended.any() else samples

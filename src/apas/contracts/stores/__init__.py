@@ -1,7 +1,5 @@
 """Databases that keep a ledger, one file each: what they must do, and which of them a name means."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING
 
@@ -29,7 +27,7 @@ VERSION = 2
 PATIENCE = 60.0  # seconds to wait for other writers
 
 
-def open_store(place: str | os.PathLike[str], *, create: bool) -> SqliteStore | PostgresStore:
+def open_store(place: str | os.PathLike[str], *, create: bool) -> "SqliteStore | PostgresStore":
     """The database that a name means: an address that begins with ``postgresql://``, or a file."""
     if isinstance(place, str) and place.partition("://")[0] in ("postgresql", "postgres") and "://" in place:
         from apas.contracts.stores.postgres import PostgresStore

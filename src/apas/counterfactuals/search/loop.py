@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from apas._typing import Array, Floats
+from apas._typing import Floats
 from apas.certification.certificate import Certificate
 from apas.counterfactuals.result import Counterfactual, Status
-from apas.counterfactuals.search.tests import CertifyingTest
+from apas.counterfactuals.search.tests import Candidates, CertifyingTest
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search
 from apas.display.numbers import at_most
 
@@ -159,25 +159,20 @@ def run_rows(
     return [done[s.row, rank] for s in searches for rank in range(limits.k)]
 
 
-def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> tuple[Floats, Array, Floats]:
-    """Points (those of the candidates unless given), wanted classes and deltas."""
+def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> Candidates:
+    """Points (those of the candidates unless given) of some rows."""
     targets = np.empty(len(rows), dtype=object)
     targets[:] = [row.search.target for row in rows]
     found = np.stack([row.candidate.point for row in rows]) if points is None else points
-    return found, targets, np.array([row.delta for row in rows])
-
-
-def _inputs(rows: list[RowSearch]) -> Floats | None:
-    """What each of the rows was made from."""
-    return np.stack([row.search.input for row in rows]) if rows else None
+    return Candidates(found, targets, np.array([r.delta for r in rows]), np.stack([r.search.input for r in rows]))
 
 
 def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
     """Look at candidates, then test those that are worth it: one batch for all rows at the same number of tests."""
     for rank in sorted({row.rank for row in rows}):
         batch = [row for row in rows if row.rank == rank]
-        for row, look in zip(batch, test.look(*_asked_about(batch), rank, _inputs(batch)), strict=True):
-            row.slack, row.hopeful, row.certificate = look.slack, look.hopeful, look.certificate
+        for row, look in zip(batch, test.look(_asked_about(batch), rank), strict=True):
+            row.slack, row.hopeful, row.certificate = look
     rows = [row for row in rows if row.candidate.final and (row.hopeful or row.certificate is not None)]
     for row in rows:
         row.tests += 1
@@ -189,8 +184,7 @@ def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
                 row.tests -= 1
                 row.give_up("`n_samples` leaves no confidence for a further test")
             continue
-        answers = test.certify(*_asked_about(batch), rank, number, _inputs(batch))
-        for row, certificate in zip(batch, answers, strict=True):
+        for row, certificate in zip(batch, test.certify(_asked_about(batch), rank, number), strict=True):
             row.certificate = certificate
     for row in rows:
         if row.certificate is not None and row.certificate.is_certified:
@@ -219,7 +213,7 @@ def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: in
     parts = [path[place : place + ahead] for row in rows if (path := row.candidate.path) is not None]
     owners = [row for row, part in zip(rows, parts, strict=True) for _ in part]
     points = np.concatenate(parts)
-    certificates = iter(test.certify(*_asked_about(owners, points), rank, 0, _inputs(owners)) if len(points) else ())
+    certificates = iter(test.certify(_asked_about(owners, points), rank, 0) if len(points) else ())
     going = []
     for row, part in zip(rows, parts, strict=True):
         results = [(point, next(certificates)) for point in part]
@@ -247,7 +241,7 @@ def _bisect(row: RowSearch, test: CertifyingTest, failed: Floats) -> None:
         middle = row.search.snapped((row.best[1] + failed) / 2)
         if not row.search.is_different(middle) or (middle == failed).all() or (middle == row.best[1]).all():
             return
-        certificate = test.certify(*_asked_about([row], middle[None]), 0, 0, _inputs([row]))[0]
+        certificate = test.certify(_asked_about([row], middle[None]), 0, 0)[0]
         if not certificate.is_certified or not row.keep_if_cheaper(middle, certificate):
             failed = middle
 

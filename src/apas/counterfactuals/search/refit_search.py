@@ -11,7 +11,7 @@ import numpy as np
 
 from apas._typing import Floats, Indices, Integers
 from apas.counterfactuals.search.leaf_table import EDGE, Grid, LeafSweeps, LeafTable, RowGrid, grid_values
-from apas.counterfactuals.search.observed_split import quick_encoder
+from apas.counterfactuals.search.stacked import quick_encoder
 from apas.counterfactuals.sources.base import Search
 from apas.counterfactuals.sources.neighbours import rows_of_class
 from apas.models.base import Model, class_indices

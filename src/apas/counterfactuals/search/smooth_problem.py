@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.space.feature import Feature
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
 from apas.models.predictor import is_coded
@@ -32,41 +31,15 @@ class Coordinates:
         self.size = int(ends[-1])
         self.units = np.array([_unit(task, i) for i in range(len(self.features))])
 
+        #: Per coordinate its feature, whether that is a category, and then the level that it stands for.
+        self.owner = np.repeat(np.arange(len(widths)), widths)
+        self.category = np.array([f.kind == "categorical" for f in self.features])[self.owner]
+        self.level = np.arange(self.size) - np.array(ends)[self.owner]
+
     def of(self, numbers: Floats) -> Floats:
         """Coordinates of rows of numbers per cell."""
-        found = np.empty((len(numbers), self.size))
-        for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
-            if feature.kind == "categorical":
-                found[:, part] = numbers[:, i, None] == np.arange(part.stop - part.start)
-            else:
-                found[:, part.start] = numbers[:, i] / self.units[i]
-        return found
-
-
-class LevelWeights:
-    """The coordinates of several categories as one block, so that all of them are handled together."""
-
-    def __init__(self, parts: list[slice], size: int) -> None:
-        self.places = np.full((len(parts), max((p.stop - p.start for p in parts), default=0)), size)
-        for row, part in zip(self.places, parts, strict=True):
-            row[: part.stop - part.start] = np.arange(part.start, part.stop)
-        self._is_there = self.places < size
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def to_weights(self, points: Floats, found: Floats) -> None:
-        """Replace what the categories have in `found` by the weights nearest to what they have in `points`."""
-        found[:, self.places[self._is_there]] = on_simplex(self._block(points))[:, self._is_there]
-
-    def to_levels(self, points: Floats) -> None:
-        """Replace weights by the level that has the most, in place."""
-        block = self._block(points)
-        most = block.argmax(axis=2)[:, :, None] == np.arange(block.shape[2])
-        points[:, self.places[self._is_there]] = most[:, self._is_there]
-
-    def _block(self, points: Floats) -> Floats:
-        return np.concatenate([points, np.full((len(points), 1), NO_WEIGHT)], axis=1)[:, self.places]
+        cells = np.take(numbers, self.owner, axis=1)
+        return np.asarray(np.where(self.category, cells == self.level, cells / self.units[self.owner]))
 
 
 def on_simplex(points: Floats) -> Floats:
@@ -86,42 +59,33 @@ def _unit(task: Task, i: int) -> float:
 
 
 class PiecewiseLinear:
-    """One piecewise linear function per coordinate, all of them evaluated together."""
+    """One piecewise linear function per coordinate, each with values (knots, columns) at its knots."""
 
     def __init__(self, places: list[int], knots: list[Floats], values: list[Floats]) -> None:
         self.places = np.array(places, dtype=np.intp)
-        longest, columns = max(map(len, knots), default=2), values[0].shape[1] if values else 0
-        self._knots = np.full((len(knots), longest), np.inf)
-        self._values, self._pieces, self._means = np.zeros((3, len(knots), longest, columns))
-        for i, (k, v) in enumerate(zip(knots, values, strict=True)):
-            slopes = np.diff(v, axis=0) / np.diff(k)[:, None]
-            self._knots[i, : len(k)], self._values[i, : len(k)] = k, v
-            self._pieces[i, : len(k) - 1] = slopes
-            self._means[i, : len(k)] = (slopes[[0, *range(len(slopes))]] + slopes[[*range(len(slopes)), -1]]) / 2
-        self._last = np.array([len(k) - 2 for k in knots], dtype=np.intp)
-        self._every = np.arange(len(knots))
+        slopes = [np.diff(v, axis=0) / np.diff(k)[:, None] for k, v in zip(knots, values, strict=True)]
+        self._each = list(zip(places, knots, values, slopes, strict=True))
 
     def __len__(self) -> int:
         return len(self.places)
 
     def sums(self, points: Floats) -> Floats:
         """What all of them add up to, shape (rows, columns)."""
-        at, piece, knot = self._pieces_at(points)
-        found = self._values[self._every, piece] + (at - knot)[:, :, None] * self._pieces[self._every, piece]
-        return np.asarray(found.sum(axis=1))
+        parts = []
+        for place, knots, values, slopes in self._each:
+            at = points[:, place]
+            piece = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(slopes) - 1)
+            parts.append(values[piece] + (at - knots[piece])[:, None] * slopes[piece])
+        return np.asarray(np.sum(parts, axis=0))
 
     def slopes(self, points: Floats) -> Floats:
         """Their slopes, shape (rows, functions, columns); at a knot the mean of those on its sides."""
-        at, piece, knot = self._pieces_at(points)
-        end = self._knots[self._every, piece + 1]  # the last knot ends a piece and begins none
-        slopes = np.where((at == knot)[:, :, None], self._means[self._every, piece], self._pieces[self._every, piece])
-        return np.where((at == end)[:, :, None], self._means[self._every, piece + 1], slopes)
-
-    def _pieces_at(self, points: Floats) -> tuple[Floats, Indices, Floats]:
-        """Coordinates, the piece that each is on, and where that begins."""
-        at = points[:, self.places]
-        piece = np.clip((at[:, :, None] >= self._knots).sum(axis=2) - 1, 0, self._last)
-        return at, piece, self._knots[self._every, piece]
+        found = []
+        for place, knots, _, slopes in self._each:
+            sides = [np.searchsorted(knots, points[:, place], side=side) - 1 for side in ("left", "right")]
+            left, right = (slopes[np.clip(piece, 0, len(slopes) - 1)] for piece in sides)
+            found.append((left + right) / 2)
+        return np.stack(found, axis=1)
 
 
 PIECES = 64  # in how many pieces a number is encoded to see whether it reaches the model along a straight line
@@ -129,6 +93,28 @@ STRAIGHT = 1e-9  # how far from straight a line may be, in units of the largest 
 WIDTH = 0.01  # how far to each side a finite difference goes, in units of the range of a number, or of a whole level
 #: Margins further below 0 than this are scaled down to it when derived: there probabilities do not move any more.
 FAR = 20.0
+
+
+#: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
+Descend = Callable[[Floats, Floats], tuple[Floats, Floats]]
+SPREAD = 10.0 ** np.arange(-2, 3)  # strengths that are tried together, in units of the first
+APART = 1.2  # a strength that failed although a smaller one did not is taken to be smaller by this part at least
+
+
+@dataclass(frozen=True)
+class Level:
+    """What descents found that were asked for the same.
+
+    Attributes
+    ----------
+    asked : float
+        A target probability, or a difference of probabilities.
+    points : ndarray of shape (rows, features)
+        Different rows as numbers per cell, allowed by the space and valid on the model, the cheapest first.
+    """
+
+    asked: float
+    points: Floats
 
 
 class SmoothProblem:
@@ -140,26 +126,34 @@ class SmoothProblem:
         self.at: Coordinates = task.once("relaxed", lambda: Coordinates(task))
         self.start = self.at.of(search.input[None])[0]
         self._free = np.array([f.mutable for f in task.space], dtype=bool)
+        self._level = np.array([f.is_level for f in task.space])
+        self._category = np.array([f.kind == "categorical" for f in task.space])
         self._base = task.encoded(search.input[None])[0]
         self._lines = np.zeros((self.at.size, len(self._base)))
         self._bent = self._encode_parts()
         self.low, self.high = self._limits()
         self.differences = not derives(task.model, self._base, search.target)
-        self._steps = self._widths()
+        # how far to each side a finite difference goes: whole levels by one, categories by any
+        wide = np.where(self.at.category, np.inf, 1.0 / self.at.units[self.at.owner])
+        self._steps = np.where(self._whole & self._level[self.at.owner], wide, WIDTH)
         margins, slopes = self.gradients(self.start[None])
         self.flat = not slopes.any()
         self._heat = max(1.0, -float(margins[0]) / FAR)
         self._free[self._held(np.abs(slopes[0]))] = False
         self.low, self.high = self._limits()
-        parts = list(zip(task.space, self.at.slices, self._free, strict=True))
-        self._categories = LevelWeights([p for f, p, free in parts if free and f.kind == "categorical"], self.at.size)
-        even = [i for i, (f, _, free) in enumerate(parts) if free and f.is_level and f.kind != "categorical"]
-        self._levels = np.array([self.at.slices[i].start for i in even], dtype=np.intp)
-        self._level_units = self.at.units[even]
-        self._rough = [i for i, (f, _, free) in enumerate(parts) if free and self._is_rough(i, f)]
-        self.weights = np.concatenate(
-            [np.full(p.stop - p.start, 0.5 if f.kind == "categorical" else 1.0) for f, p, _ in parts]
-        )
+        categories = [self.at.slices[i] for i in np.flatnonzero(self._free & self._category)]
+        # the coordinates of all categories as one block, so that they are handled together
+        self._places = np.full((len(categories), max((p.stop - p.start for p in categories), default=0)), self.at.size)
+        for row, part in zip(self._places, categories, strict=True):
+            row[: part.stop - part.start] = np.arange(part.start, part.stop)
+        self._there = self._places < self.at.size
+        even = np.flatnonzero(self._free & self._level & ~self._category)
+        self._levels, self._level_units = np.flatnonzero(np.isin(self.at.owner, even)), self.at.units[even]
+        # where the nearest allowed number must be asked for, since not every one between the limits is allowed
+        uneven = [f.listed is not None or f.step is not None for f in task.space]
+        within = [f.ends[0] <= x <= f.ends[1] for f, x in zip(task.space, search.input, strict=True)]
+        self._rough = np.flatnonzero(self._free & ~self._level & (np.array(uneven) | ~np.array(within))).tolist()
+        self.weights = np.where(self.at.category, 0.5, 1.0)
 
     def gradients(self, points: Floats) -> tuple[Floats, Floats]:
         """Margins (rows,) and their derivatives by the coordinates (rows, coordinates)."""
@@ -180,7 +174,7 @@ class SmoothProblem:
 
     def round_points(self, points: Floats) -> Floats:
         """The nearest allowed points, in coordinates."""
-        if not (self._rough or len(self._levels) or len(self._categories)):
+        if not (self._rough or len(self._levels) or len(self._places)):
             return points
         found = points.copy()
         found[:, self._levels] = np.rint(points[:, self._levels] * self._level_units) / self._level_units
@@ -188,16 +182,21 @@ class SmoothProblem:
             j, unit = self.at.slices[i].start, self.at.units[i]
             original = np.full(len(points), self.search.input[i])
             found[:, j] = self.search.task.space.features[i].snapped(points[:, j] * unit, original) / unit
-        if len(self._categories):
-            self._categories.to_levels(found)
+        if len(self._places):  # the level that has the most weight
+            block = self._block(found)
+            most = block.argmax(axis=2)[:, :, None] == np.arange(block.shape[2])
+            found[:, self._places[self._there]] = most[:, self._there]
         return found
 
     def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits, the weights of levels adding up to 1."""
         found = np.clip(points, self.low, self.high)
-        if len(self._categories):
-            self._categories.to_weights(points, found)
+        if len(self._places):
+            found[:, self._places[self._there]] = on_simplex(self._block(points))[:, self._there]
         return found
+
+    def _block(self, points: Floats) -> Floats:
+        return np.concatenate([points, np.full((len(points), 1), NO_WEIGHT)], axis=1)[:, self._places]
 
     def costs(self, points: Floats) -> Floats:
         """Sum of the changes, each in units of its range, 1 for another category; shape (rows,)."""
@@ -209,13 +208,11 @@ class SmoothProblem:
 
     def _cells(self, points: Floats) -> Floats:
         """Numbers per cell of points, which the space need not allow."""
-        found, x = np.empty((len(points), len(self.at.slices))), self.search.input
-        for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
-            block = points[:, part]
-            if feature.kind == "categorical":
-                found[:, i] = block.argmax(axis=1)
-            else:
-                found[:, i] = np.where(block[:, 0] == self.start[part.start], x[i], block[:, 0] * self.at.units[i])
+        first = [part.start for part in self.at.slices]
+        own = np.take(points, first, axis=1)
+        found = np.where(own == self.start[first], self.search.input, own * self.at.units)
+        for i in np.flatnonzero(self._category).tolist():
+            found[:, i] = points[:, self.at.slices[i]].argmax(axis=1)
         return found
 
     def _columns(self, points: Floats) -> Floats:
@@ -226,27 +223,17 @@ class SmoothProblem:
     def margins(self, points: Floats) -> Floats:
         """Margins towards the wanted class, shape (rows,)."""
         if self._whole:
-            levels = [f.is_level for f in self.at.features]
             cells = self._cells(points)
-            return self.search.task.margins(np.where(levels, np.rint(cells), cells), self.search.target)
+            return self.search.task.margins(np.where(self._level, np.rint(cells), cells), self.search.target)
         return np.asarray(self._model.margin(self._columns(points), self.search.target))
 
     def _limits(self) -> tuple[Floats, Floats]:
-        low, high = self.start.copy(), self.start.copy()
-        for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
-            if self._free[i]:
-                ends = (0.0, 1.0) if feature.kind == "categorical" else np.array(feature.ends) / self.at.units[i]
-                if feature.direction != "increase":
-                    low[part] = np.minimum(ends[0], self.start[part])
-                if feature.direction != "decrease":
-                    high[part] = np.maximum(ends[1], self.start[part])
-        return low, high
-
-    def _is_rough(self, i: int, feature: Feature) -> bool:
-        """Whether the nearest allowed number must be asked for: not every one between the limits is allowed."""
-        low, high = feature.ends
-        uneven = feature.listed is not None or feature.step is not None or not low <= self.search.input[i] <= high
-        return not feature.is_level and uneven
+        ends = np.array([f.ends for f in self.at.features])[self.at.owner] / self.at.units[self.at.owner, None]
+        least, most = np.where(self.at.category[:, None], [0.0, 1.0], ends).T
+        rises, falls = (np.array([f.direction != way for f in self.at.features]) for way in ("decrease", "increase"))
+        down, up = (self._free & falls)[self.at.owner], (self._free & rises)[self.at.owner]
+        low, high = np.minimum(least, self.start), np.maximum(most, self.start)
+        return np.where(down, low, self.start), np.where(up, high, self.start)
 
     def _held(self, effects: Floats) -> list[int]:
         """Features to leave alone, so that what is found differs from what the row has: those that matter least."""
@@ -312,13 +299,42 @@ class SmoothProblem:
         found[:, moving] = (ahead - behind) / apart
         return found
 
-    def _widths(self) -> Floats:
-        """How far to each side a finite difference goes per coordinate: whole levels by one, categories by any."""
-        found = np.full(self.at.size, WIDTH)
-        for feature, part, unit in zip(self.at.features, self.at.slices, self.at.units, strict=True):
-            if self._whole and feature.is_level:
-                found[part] = np.inf if feature.kind == "categorical" else 1.0 / unit
-        return found
+    def levels(
+        self, descend: Descend, asked: Floats, first: Floats, rounds: int, finish: Any = None
+    ) -> Iterator[Level]:
+        """The cheapest descents for each of `asked`, over strengths around each of `first`, by what was asked for."""
+        grid = first[:, None] * SPREAD
+        best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
+        for number in range(rounds):
+            costs, found = descend(np.repeat(asked, len(SPREAD)), grid.ravel())
+            costs, found = costs.reshape(grid.shape), found.reshape(*grid.shape, -1)
+            least, reached = costs.argmin(axis=1), np.isfinite(costs)
+            if not number:
+                points = found[every, least].copy()
+            nearer = costs[every, least] < best
+            best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
+            # next come strengths between those that failed and those that did not, or beyond all of them
+            enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
+            weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
+            weak = np.minimum(np.where(weak > 0, weak, enough * SPREAD[0] / SPREAD[-1]), enough / APART)
+            part, stronger = np.arange(1, len(SPREAD) + 1) / (len(SPREAD) + 1), 10.0 ** np.arange(1, len(SPREAD) + 1)
+            with np.errstate(invalid="ignore", over="ignore"):
+                grid = np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, weak * stronger)
+        points = points if finish is None else finish(asked, points)
+        for value in np.unique(asked):
+            mine = np.flatnonzero((asked == value) & np.isfinite(best))
+            rows = self.numbers(points[mine[np.argsort(best[mine], kind="stable")]])
+            yield Level(float(value), usable(self.search, rows))
+
+    def offer(self, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
+        """The rows of the first level as candidates, then those of the others; returns why there are no more."""
+        note = "found by finite differences, since the model has no derivatives" if self.differences else ""
+        found = yield from first_and_by_cost(self.search, (level.points for level in levels), note)
+        how = ", by finite differences since the model has no derivatives," if self.differences else ""
+        if not found:
+            why = ": at the input all derivatives by what may change are 0" if self.flat else ""
+            return f"no descent of {name}{how} reached an allowed row of class {self.search.target!r}{why}"
+        return f"no further candidates after the last level of {name}{how.rstrip(',')}"
 
 
 def derives(model: Any, columns: Floats, target: Any) -> bool:
@@ -337,85 +353,17 @@ def probabilities(margins: Floats) -> Floats:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * margins)))
 
 
-#: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
-Descend = Callable[[Floats, Floats], tuple[Floats, Floats]]
-SPREAD = 10.0 ** np.arange(-2, 3)  # strengths that are tried together, in units of the first
-APART = 1.2  # a strength that failed although a smaller one did not is taken to be smaller by this part at least
-
-
-@dataclass(frozen=True)
-class Level:
-    """What descents found that were asked for the same.
-
-    Attributes
-    ----------
-    asked : float
-        A target probability, or a difference of probabilities.
-    points : ndarray of shape (rows, features)
-        Different rows as numbers per cell, allowed by the space and valid on the model, the cheapest first.
-    """
-
-    asked: float
-    points: Floats
-
-
 def rising_levels(first: float, step: float, last: float) -> Floats:
     """What the levels ask for: from the first in steps, and the last."""
     steps = np.round(first + step * np.arange(int((last - first) / step + 1e-9) + 1), 12)
     return np.append(steps, last) if last - steps[-1] > 1e-9 else steps
 
 
-def try_strengths(descend: Descend, asked: Floats, first: Floats, rounds: int) -> tuple[Floats, Floats]:
-    """Costs and points of the cheapest descent for each of `asked`, over strengths around each of `first`."""
-    grid = first[:, None] * SPREAD
-    best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
-    for number in range(rounds):
-        costs, found = descend(np.repeat(asked, len(SPREAD)), grid.ravel())
-        costs, found = costs.reshape(grid.shape), found.reshape(*grid.shape, -1)
-        least = costs.argmin(axis=1)
-        if not number:
-            points = found[every, least].copy()
-        nearer = costs[every, least] < best
-        best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
-        grid = _next_strengths(grid, np.isfinite(costs))
-    return best, points
-
-
-def _next_strengths(grid: Floats, reached: Bools) -> Floats:
-    """The strengths to try next: between those that failed and those that did not, or beyond all of them."""
-    enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
-    weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
-    weak = np.minimum(np.where(weak > 0, weak, enough * SPREAD[0] / SPREAD[-1]), enough / APART)
-    part = np.arange(1, len(SPREAD) + 1) / (len(SPREAD) + 1)
-    stronger = weak * 10.0 ** np.arange(1, len(SPREAD) + 1)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, stronger))
-
-
-def sort_into_levels(problem: SmoothProblem, asked: Floats, costs: Floats, points: Floats) -> Iterator[Level]:
-    """Descents gathered by what they were asked for, in that order."""
-    for value in np.unique(asked):
-        mine = np.flatnonzero((asked == value) & np.isfinite(costs))
-        rows = problem.numbers(points[mine[np.argsort(costs[mine], kind="stable")]])
-        yield Level(float(value), usable(problem.search, rows))
-
-
 def usable(search: Search, rows: Floats) -> Floats:
     """The rows that could be offered: valid, and different from each other, the input and what the row has."""
-    kept = [r for r in {r.tobytes(): r for r in rows}.values() if (r != search.input).any() and search.is_different(r)]
+    kept = [row for row in {row.tobytes(): row for row in rows}.values() if search.is_new(row)]
     found = np.array(kept).reshape(-1, len(search.input))
     return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
-
-
-def offer_levels(problem: SmoothProblem, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
-    """The rows of the first level as candidates, then those of the others; returns why there are no more."""
-    note = "found by finite differences, since the model has no derivatives" if problem.differences else ""
-    found = yield from first_and_by_cost(problem.search, (level.points for level in levels), note)
-    how = ", by finite differences since the model has no derivatives," if problem.differences else ""
-    if not found:
-        why = ": at the input all derivatives by what may change are 0" if problem.flat else ""
-        return f"no descent of {name}{how} reached an allowed row of class {problem.search.target!r}{why}"
-    return f"no further candidates after the last level of {name}{how.rstrip(',')}"
 
 
 def first_and_by_cost(search: Search, groups: Iterator[Floats], note: str = "") -> Generator[Candidate, Any, bool]:

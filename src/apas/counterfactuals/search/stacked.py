@@ -1,28 +1,39 @@
 """The models that a search looks at, side by side: networks of one form share a product per layer.
 
-Nothing here certifies: the arithmetic may be float32. Two memory layouts, as in `apas.models.forward`.
+Listed models are cut in two parts, to search with and to certify on. Nothing here certifies: the arithmetic may be
+float32, and rows are read as sums over features, while the test encodes them as each model itself does. Two memory
+layouts, as in `apas.models.forward`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats, Indices
+from apas.certification.claims import Most
 from apas.certification.failing_draws import block_size
-from apas.certification.question import Question
-from apas.models.base import class_indices
+from apas.certification.question import Draws, LeastDraws, Question
+from apas.counterfactuals.sources.base import Search, Task
+from apas.counterfactuals.space.encoder import CodedModel, Piece, Pieces, pieces_of
+from apas.errors import ApasError, InputError, Unsupported
+from apas.models.base import Capability, Dense, Model, Raw, class_indices, offers
+from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, margins_from_scores
+from apas.shifts.base import Listed, ShiftSet, in_training_order
+from apas.stats import sample_size
 from apas.worst_case.regions import AffineBox, DrawnNetworks
 
 CACHED = 1 << 16  # so many activations of a layer are held at a time: they should stay in the processor's cache
 #: From this many numbers on, networks are kept in float32: half the memory, and twice as fast.
 LARGE = 1_000_000
+
+
+Encoded = Callable[[Floats], Floats]  # makes of points, as numbers per cell, what models read
 
 
 class SideBySide(Protocol):
@@ -31,19 +42,22 @@ class SideBySide(Protocol):
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row, as numbers per cell, on every model, shape (models, points)."""
 
-    def take(self, places: Indices, dtype: Any = None) -> SideBySide:
+    def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the models, in another arithmetic if one is named."""
 
 
 class NetworkStack:
-    """Networks of the form of one: the same layers, activations and classes, with parameters of their own."""
+    """Networks of the form of one: the same layers, activations and classes, with parameters of their own.
 
-    def __init__(self, net: FeedForward, layers: list[Floats]) -> None:
-        self.net, self._layers, self._last = net, layers, len(net.weights) <= 2
+    All read rows alike: `encoded` makes of points what they read.
+    """
+
+    def __init__(self, net: FeedForward, layers: list[Floats], encoded: Encoded = np.asarray) -> None:
+        self.net, self.encoded, self._layers, self._last = net, encoded, layers, len(net.weights) <= 2
         self._widest = max(w.shape[1] for w in net.weights)
 
     @classmethod
-    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int) -> NetworkStack:
+    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int, encoded: Encoded = np.asarray) -> Self:
         """So many networks, of which each block holds some: a vector of parameters per network."""
         last, layers, begin, slices = len(net.weights) <= 2, [], 0, net.parameters.slices
         dtype = np.float32 if count * len(net.parameters) > LARGE else np.float64
@@ -62,10 +76,10 @@ class NetworkStack:
                 else:
                     layer[:, begin:end] = part.transpose(1, 0, 2)
             begin = end
-        return cls(net, layers)
+        return cls(net, layers, encoded)
 
     @classmethod
-    def behind(cls, nets: Sequence[FeedForward]) -> NetworkStack:
+    def behind(cls, nets: Sequence[FeedForward]) -> Self:
         """What is behind the first layers of networks, which may read different columns: for `margins_after` alone."""
         layers = [np.empty((0, 0, len(nets)))]
         for i in range(1, len(nets[0].weights)):
@@ -76,15 +90,15 @@ class NetworkStack:
     def __len__(self) -> int:
         return int(self._layers[0].shape[2 if self._last else 1])
 
-    def take(self, places: Indices, dtype: Any = None) -> NetworkStack:
+    def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the networks, in another arithmetic if one is named."""
         first = self._layers[0][:, :, places] if self._last else self._layers[0][:, places]
         rest = [layer[:, :, places] if self._last else layer[places] for layer in self._layers[1:]]
-        return NetworkStack(self.net, [np.asarray(layer, dtype) for layer in (first, *rest)])
+        return type(self)(self.net, [np.asarray(layer, dtype) for layer in (first, *rest)], self.encoded)
 
-    def margins(self, X: Floats, wanted: int) -> Floats:
-        """Margins of rows in model units towards class number `wanted`, shape (networks, rows)."""
-        first = self._layers[0]
+    def margins(self, points: Floats, target: Any) -> Floats:
+        """Margins of points of one row, as numbers per cell, on every network, shape (networks, points)."""
+        X, wanted, first = self.encoded(points), self.wanted(target), self._layers[0]
         rows, units = np.ones((len(X), X.shape[1] + 1), first.dtype), self.net.weights[0].shape[1]
         rows[:, :-1] = X
         count, found = len(self), np.empty((len(X), len(self)))
@@ -97,6 +111,10 @@ class NetworkStack:
                 z = (rows @ flat[:, a * units : some.stop * units]).reshape(len(X), -1, units)
             found[:, some] = self.margins_after(z, wanted, some)
         return found.T
+
+    def wanted(self, target: Any) -> int:
+        """The number of a class."""
+        return int(class_indices(self.net.classes, target, 1)[0])
 
     def meeting(self, box: AffineBox) -> DrawnNetworks:
         """The networks as they meet a region of rows."""
@@ -124,23 +142,6 @@ class NetworkStack:
 
 
 @dataclass(frozen=True)
-class StackedNetworks:
-    """Networks that all read rows alike, of which `encoded` makes what they read."""
-
-    stack: NetworkStack
-    encoded: Callable[[Floats], Floats]
-
-    def margins(self, points: Floats, target: Any) -> Floats:
-        """Margins of points of one row, as numbers per cell, on every network, shape (networks, points)."""
-        wanted = int(class_indices(self.stack.net.classes, target, 1)[0])
-        return self.stack.margins(self.encoded(points), wanted)
-
-    def take(self, places: Indices, dtype: Any = None) -> StackedNetworks:
-        """Some of the networks, in another arithmetic if one is named."""
-        return replace(self, stack=self.stack.take(places, dtype))
-
-
-@dataclass(frozen=True)
 class DrawnModels:
     """Shifted models of any kind, asked as `certify` would; those without `directions` are drawn whenever asked."""
 
@@ -154,7 +155,7 @@ class DrawnModels:
         question = self.question(points, target)
         return np.concatenate([question.margins(block) for block in self._blocks(question)]) - question.band
 
-    def take(self, places: Indices, dtype: Any = None) -> DrawnModels:
+    def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the models, drawn for good."""
         blocks, begin, found = self._blocks(self.question(np.empty(0), None)), 0, []
         for block in blocks:
@@ -171,3 +172,218 @@ class DrawnModels:
                 yield self.directions[start:stop]
             else:
                 yield question.directions(self.stream, start, stop).copy()
+
+
+class Relistable(Capability, Protocol):
+    """A listed set that can be made of other models: of a part of them, or of the same ones read in another way."""
+
+    def with_models(self, models: Sequence[Any]) -> ShiftSet:
+        """The same set of other models."""
+
+
+class AsTheyAre(Capability, Protocol):
+    """A listed set whose draw number i is, with delta 1, model number i as it is."""
+
+    def margins_read(
+        self, model: Model, rows: Callable[[int, Model], Floats], numbers: Sequence[int], count: int, target: Any
+    ) -> Floats:
+        """Margins of `count` rows on models of these numbers, each given what it reads, shape (numbers, count)."""
+
+
+def relisted(shifts: Listed, models: Any) -> Any:
+    """The same set of other models."""
+    if not offers(shifts, Relistable):
+        raise Unsupported(
+            f"generate searches on some of the models of {type(shifts).__name__} and certifies on others, read in the "
+            "units of the space, for which the set needs a method `with_models(models)`; add it, or use ObservedShifts."
+        )
+    return shifts.with_models(models)
+
+
+def listed_as_they_are(shifts: ShiftSet | None, delta: float) -> Sequence[Model] | None:
+    """The models of a listed set that are asked about as they are, or None."""
+    return shifts.models if delta == 1 and offers(shifts, Listed) and offers(shifts, AsTheyAre) else None
+
+
+def split_models(shifts: Listed, method: Draws, together: int, alone: Model | None = None) -> tuple[Any, Any]:
+    """The models to search with (or `alone`), and the last ones, as many as a claim needs, to certify on."""
+    models, name = shifts.models, type(shifts).__name__
+    if in_training_order(shifts):
+        raise Unsupported("generate searches on some models and certifies on others, so that it needs a list: retrain.")
+    claim = Most(method.coverage, method.confidence, "", together)
+    needed = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
+    needed = method.least_draws(claim) if offers(method, LeastDraws) else needed
+    certifying = method.n_samples or (needed if alone is None else max(needed, len(models)))
+    if certifying < needed or len(models) < certifying + (alone is None):
+        count = f"{'more than' if alone is None else 'at least'} {max(needed, certifying)}"
+        few = "retrain more, or search on the model alone with source=apas.RobustOptimum(alone=True)"
+        told = f"that many certify, and the search needs others; {few}" if alone is None else "retrain more"
+        rows = f" for {together} rows together" * (together > 1)
+        raise InputError(
+            f"`models` of {name} must number {count} to generate with coverage {method.coverage} and confidence "
+            f"{method.confidence}{rows}, got {len(models)}: {told}."
+        )
+    searched = models[:-certifying] if alone is None else [alone]
+    parts = [relisted(shifts, part) for part in (searched, models[-certifying:])]
+    known = [set(part.to_dict().get("models") or map(model_digest, part.models)) for part in parts]
+    if both := len(known[0] & known[1]):
+        raise InputError(
+            f"`models` of {name} must differ, but {both} of those to certify on are among those to search: "
+            "what a search has seen certifies nothing; retrain each with a seed of its own."
+        )
+    return parts[0], parts[1]
+
+
+def models_together(shifts: ShiftSet, task: Task) -> SideBySide | None:
+    """The listed models, asked together about points of a row; None if they must be asked one by one."""
+    if not offers(shifts, Listed) or not offers(shifts, AsTheyAre):
+        return None
+    model, models = task.model, shifts.models
+    reads_alike = not offers(model, Raw) or isinstance(model, CodedModel)
+    if offers(model, Dense) and reads_alike:
+        net, nets = model.as_feedforward(), [m.as_feedforward() for m in models if type(m) is type(model)]
+        if len(nets) == len(models) and all(_alike(other, net) for other in nets):
+            vectors = np.stack([other.parameters.values for other in nets])
+            return NetworkStack.of(net, [vectors], len(nets), task.encoded)
+    return AdditiveModels.of(shifts, task)
+
+
+def quick_encoder(task: Task) -> Callable[[Floats], Floats]:
+    """What encodes points of a row for a search: as the model does, up to rounding, and without its preprocessing."""
+    if not offers(task.model, Raw) or isinstance(task.model, CodedModel):
+        return task.encoded  # there is none
+    if (pieces := _pieces(task)) is None:
+        return task.encoded
+    return task.once("additive", lambda: AdditiveEncoder(task, pieces.parts, pieces.inputs, task.encoded)).encoded
+
+
+def quick_margins(search: Search, points: Floats) -> Floats:
+    """Margins of points on the model itself, read in this way."""
+    return search.task.model.margin(quick_encoder(search.task)(points), search.target)
+
+
+def _pieces(task: Task) -> Pieces | None:
+    """What each feature adds to the columns; None if the preprocessing bends or mixes features, or lacks a level."""
+    try:
+        pieces = pieces_of(task)
+    except ApasError:
+        return None
+    return pieces if pieces.complaint is None else None
+
+
+def _alike(one: FeedForward, other: FeedForward, first: int = 0) -> bool:
+    """Whether two networks have the same form, from tensor number `first` on."""
+    same = all(getattr(one, name) == getattr(other, name) for name in ("activations", "output", "threshold", "classes"))
+    return same and one.parameters.shapes[first:] == other.parameters.shapes[first:]
+
+
+class AdditiveEncoder:
+    """What a row is to a model as a sum of what each feature adds; the inputs of the task are `whole` to it."""
+
+    def __init__(
+        self, task: Task, parts: Sequence[Piece | None], whole: Floats | None, slowly: Callable[[Floats], Floats]
+    ) -> None:
+        self._slowly, self._fixed = slowly, np.array([piece is None for piece in parts])
+        self._levels = [(i, piece) for i, piece in enumerate(parts) if piece is not None and piece.line is None]
+        width = next((piece.added.shape[1] for piece in parts if piece is not None), task.model.n_features)
+        self._lines = np.zeros((len(parts), width))
+        self._low, self._high = np.full(len(parts), -np.inf), np.full(len(parts), np.inf)
+        for i, piece in enumerate(parts):
+            if piece is not None and piece.line is not None:
+                self._lines[i] = piece.line
+                self._low[i], self._high[i] = piece.numbers[0], piece.numbers[-1]
+        self._rest: dict[bytes, Floats] = {}
+        for row, sums in zip(() if task.inputs is None else task.inputs, () if whole is None else whole, strict=False):
+            added = self._added(row[None])
+            if added is not None:
+                self._rest[row[self._fixed].tobytes()] = sums - added[0]
+
+    def encoded(self, points: Floats) -> Floats:
+        """Points in the units of the model, fast if they agree in what never changes, as all points of one row do."""
+        alike = (points[:, self._fixed] == points[:1, self._fixed]).all()
+        added = self._added(points) if alike else None
+        if added is None:
+            return self._slowly(points)
+        key = points[0, self._fixed].tobytes()
+        if key not in self._rest:
+            self._rest[key] = self._slowly(points[:1])[0] - added[0]
+        return np.asarray(added + self._rest[key])
+
+    def _added(self, points: Floats) -> Floats | None:
+        """What the features that may change add; None if that of some number is not known."""
+        if not ((points >= self._low) & (points <= self._high) | self._fixed).all():
+            return None
+        sums = points @ self._lines
+        for i, piece in self._levels:
+            places = np.minimum(np.searchsorted(piece.numbers, points[:, i]), len(piece.numbers) - 1)
+            if (piece.numbers[places] != points[:, i]).any():
+                return None
+            sums += piece.added[places]
+        return sums
+
+
+@dataclass(frozen=True)
+class AdditiveModels:
+    """Models of a search whose encoders are all additive; networks of one form behind them are asked together."""
+
+    shifts: AsTheyAre
+    model: Model
+    encoders: Sequence[AdditiveEncoder]
+    numbers: Indices  # those that are asked
+    first: AdditiveEncoder | None = None  # what a row is to the first layers of all of them, one behind the other
+    behind: NetworkStack | None = None
+
+    @classmethod
+    def of(cls, shifts: Any, task: Task) -> Self | None:
+        """The models, or None if one of them bends or mixes features, or does not know a level."""
+        tasks = [replace(task, model=m, _kept={}) for m in shifts.models]
+        # the first listed models are those of the search; they have read these rows with the inputs, if all could
+        read: tuple[Floats, ...] = task.once("refits/read", tuple)
+        for own, rows in zip(tasks, read, strict=False):
+            own.once("pieces/encoded", partial(np.asarray, rows))
+        pieces = [_pieces(own) for own in tasks]
+        known = [p for p in pieces if p is not None]
+        if len(known) < len(tasks):
+            return None
+        encoders = [AdditiveEncoder(own, p.parts, p.inputs, own.encoded) for own, p in zip(tasks, known, strict=True)]
+        found = cls(shifts, task.model, encoders, np.arange(len(tasks)))
+        nets = [m.as_feedforward() for m in shifts.models if offers(m, Dense)]
+        if len(nets) < len(tasks) or not all(_alike(net, nets[0], first=1) for net in nets):
+            return found
+        weights = [net.weights[0] for net in nets]
+        biases = np.concatenate([net.biases[0] for net in nets])
+        whole = [p.inputs @ w for p, w in zip(known, weights, strict=True) if p.inputs is not None]
+
+        def slowly(points: Floats) -> Floats:
+            columns = [e.encoded(points) @ w for e, w in zip(encoders, weights, strict=True)]
+            return np.asarray(np.hstack(columns) + biases)
+
+        parts = [_joined([p.parts[i] for p in known], weights) for i in range(len(task.space))]
+        first = AdditiveEncoder(task, parts, np.hstack(whole) + biases, slowly)
+        return replace(found, first=first, behind=NetworkStack.behind(nets))
+
+    def margins(self, points: Floats, target: Any) -> Floats:
+        """Margins of points of one row on every model, shape (models, points)."""
+        if self.first is not None and self.behind is not None:
+            units = self.behind.net.weights[0].shape[1]
+            z = self.first.encoded(points).reshape(len(points), len(self.encoders), units)[:, self.numbers]
+            return self.behind.margins_after(z, self.behind.wanted(target), self.numbers).T
+
+        def read(number: int, _: Model) -> Floats:
+            return self.encoders[number].encoded(points)
+
+        return self.shifts.margins_read(self.model, read, self.numbers.tolist(), len(points), target)
+
+    def take(self, places: Indices, dtype: Any = None) -> Self:
+        """Some of the models."""
+        return replace(self, numbers=self.numbers[places])
+
+
+def _joined(pieces: Sequence[Piece | None], weights: Sequence[Floats]) -> Piece | None:
+    """What a feature adds to the first layers of several networks, one behind the other."""
+    through = [piece.through(w) for piece, w in zip(pieces, weights, strict=True) if piece is not None]
+    if not through:
+        return None
+    lines = [piece.line for piece in through if piece.line is not None]
+    line = np.concatenate(lines) if len(lines) == len(through) else None
+    return Piece(through[0].numbers, np.hstack([piece.added for piece in through]), line)

@@ -1,11 +1,9 @@
 """Where candidates come from: the task of one call, the search for one row, and what a source has to offer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -147,7 +145,7 @@ class Search:
     input: Floats
     target: Any
     avoid: tuple[frozenset[int], ...] = ()
-    test: SearchTest | None = None
+    test: "SearchTest | None" = None
 
     def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""
@@ -165,45 +163,66 @@ class Search:
         """Whether the model puts the point into the wanted class."""
         return bool(self.task.valid(point[None], self.target)[0])
 
+    def is_new(self, point: Floats) -> bool:
+        """Whether the point is neither the input nor too near to the counterfactuals the row already has."""
+        return bool(is_changed(point, self.input).any()) and self.is_different(point)
+
     def is_different(self, point: Floats) -> bool:
         """Whether the point differs enough from the counterfactuals the row already has."""
         changed = set(np.flatnonzero(is_changed(self.settled(point), self.input)).tolist())
         return all(not known <= changed for known in self.avoid)
 
 
-class SearchTest(Protocol):
+@dataclass(frozen=True)
+class SearchTest:
     """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
+
+    demand: float = field(default=0.0, kw_only=True)
+
+    def scores(self, points: Floats) -> Floats:
+        """Per point how much margin is left; NaN where unknown."""
+        raise NotImplementedError
+
+    def slacks(self, points: Floats) -> Floats:
+        """The same less what is demanded: at least 0 where a point would pass."""
+        return np.asarray(self.scores(points) - self.demand)
+
+    def slopes(self, point: Floats, others: Floats) -> Floats:
+        """By how much the slack grows from a point to each of others near it."""
+        found = self.scores(np.vstack([point[None], others]))
+        return np.asarray(np.nan_to_num(found[1:] - found[0]))
+
+    def near(self, point: Floats) -> Self:
+        """The same for points near `point`, at a lower price if there is one."""
+        return self
+
+    def with_more_slack(self, more: float) -> Self:
+        """The same test, which asks for some slack more."""
+        return replace(self, demand=more)
 
     @property
     def few(self) -> bool:
         """Whether so few models are looked at that others may well be worse."""
-
-    def slacks(self, points: Floats) -> Floats:
-        """Per point how much margin is left, at least 0 where it would pass; NaN where unknown."""
-
-    def slopes(self, point: Floats, others: Floats) -> Floats:
-        """By how much the slack grows from a point to each of others near it."""
-
-    def near(self, point: Floats) -> SearchTest:
-        """The same for points near `point`, at a lower price."""
-
-    def with_more_slack(self, more: float) -> SearchTest:
-        """The same test, which asks for some slack more."""
+        return False
 
     @property
     def of_regions(self) -> bool:
         """Whether anything is asked of an offer besides its own numbers."""
+        return False
 
-    def alone(self) -> SearchTest | None:
+    def alone(self) -> Self | None:
         """The test of offers by themselves; None if no tolerance is asked of them."""
+        return None
 
     @property
     def refits(self) -> Sequence[Model] | None:
         """The shifted models if they exist, each as it is; None if they are others."""
+        return None
 
     @property
     def all_accept(self) -> bool:
         """Whether all of them must accept a row."""
+        return True
 
 
 @runtime_checkable

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._random import Stream, standard_normals
-from apas._typing import Floats
 from apas.counterfactuals.search.smooth_problem import SmoothProblem, usable
 from apas.counterfactuals.sources.base import Candidate, Search
 from apas.counterfactuals.sources.criteria import PublishedSource, RefitMargins, nearest_row
@@ -87,12 +86,8 @@ class BetaRce(PublishedSource):
                 return
             if time.monotonic() > task.deadline:
                 return
-            rows = usable(search, problem.numbers(self._shell(problem, middle, shell, stream)))
-
-    def _shell(self, problem: SmoothProblem, middle: Floats, number: int, stream: Stream) -> Floats:
-        """Points of a spherical shell within the limits, in coordinates."""
-        size, first = problem.at.size, number * self.samples
-        ways = standard_normals(size, stream, first, first + self.samples)
-        part = (number + np.arange(1, self.samples + 1) / self.samples) / self.shells
-        length = WITHIN * np.sqrt(size) * part[:, None] / np.linalg.norm(ways, axis=1)[:, None]
-        return problem.inside(middle + length * ways)
+            size, first = problem.at.size, shell * self.samples
+            ways = standard_normals(size, stream, first, first + self.samples)
+            part = (shell + np.arange(1, self.samples + 1) / self.samples) / self.shells
+            length = WITHIN * np.sqrt(size) * part[:, None] / np.linalg.norm(ways, axis=1)[:, None]
+            rows = usable(search, problem.numbers(problem.inside(middle + length * ways)))

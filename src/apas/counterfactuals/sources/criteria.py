@@ -3,8 +3,6 @@
 A score takes the place of the shifted models of a search, so that every method has the same optimiser.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -14,9 +12,9 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.observed_split import models_together
 from apas.counterfactuals.search.refit_search import refit_path
-from apas.counterfactuals.sources.base import Search, Task
+from apas.counterfactuals.search.stacked import models_together
+from apas.counterfactuals.sources.base import Search, SearchTest, Task
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.models.base import Dense, Differentiable, class_indices, offers
@@ -55,29 +53,14 @@ class PublishedSource:
 
 
 @dataclass(frozen=True)
-class Criterion:
+class Criterion(SearchTest):
     """A score of rows as the test of a search."""
 
     score: Callable[[Floats], Floats]
-    spare: float = 0.0
-    few: ClassVar[bool] = False
 
-    def slacks(self, points: Floats) -> Floats:
+    def scores(self, points: Floats) -> Floats:
         """By how much the score of each row exceeds what is asked for."""
-        return np.asarray(self.score(points) - self.spare)
-
-    def slopes(self, point: Floats, others: Floats) -> Floats:
-        """By how much it grows from a point to each of others."""
-        slacks = self.slacks(np.vstack([point, others]))
-        return np.asarray(slacks[1:] - slacks[0])
-
-    def near(self, point: Floats) -> Criterion:
-        """The same: no part of a score is cheaper than all of it."""
-        return self
-
-    def with_more_slack(self, more: float) -> Criterion:
-        """The same, which asks for some slack more."""
-        return replace(self, spare=self.spare + more)
+        return self.score(points)
 
 
 def passing_rows(search: Search, test: Criterion) -> Iterator[Floats]:
@@ -92,10 +75,9 @@ def passing_rows(search: Search, test: Criterion) -> Iterator[Floats]:
 def draw_back(search: Search, test: Criterion, row: Floats) -> Floats:
     """The cheapest row that passes on the way from the input to one that does; categories are those of its end."""
     space, x = search.task.space, np.repeat(search.input[None], len(WAY), axis=0)
-    fixed = np.array([f.kind in ("categorical", "binary") for f in space])
-    ways = space.snapped(np.where(fixed, row, x + WAY[:, None] * (row - x)), x)
+    ways = space.snapped(np.where(space.jumps, row, x + WAY[:, None] * (row - x)), x)
     fine = search.task.valid(ways, search.target) & (np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
-    fine &= np.array([search.is_different(w) and bool((w != search.input).any()) for w in ways])
+    fine &= np.array([search.is_new(w) for w in ways])
     return np.asarray(ways[np.flatnonzero(fine)[0]]) if np.any(fine) else row
 
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from apas._validation import check_number
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.sources.milp.changes import network_of
-from apas.counterfactuals.sources.milp.program import Contrast
+from apas.counterfactuals.sources.milp.program import Contrast, network_of
 from apas.counterfactuals.sources.milp.source import MilpSource, Nearest
 from apas.counterfactuals.space.encoder import pieces_of
 from apas.errors import Unsupported
@@ -77,7 +76,7 @@ class CuttingPlanes:
             # the program's own tolerance is about 1e-7 of the scores: asking for more with each cut ends the search
             margin = self.slack * (1 + len(cuts) / 4) * float(np.abs(last).sum(axis=0).max() + 1)
             each = Contrast(np.eye(len(scores.classes)), np.zeros(len(scores.classes)))  # each score by itself
-            found = Nearest(search, scores, parts, self.time_limit, cuts=each).at(margin)
+            found = Nearest(search, (scores, parts), self.time_limit, cuts=each).at(margin)
             if found is None:
                 return "no allowed row was found that satisfies the cuts, as one that is certified must"
             yield Candidate(found.point)

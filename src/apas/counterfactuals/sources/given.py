@@ -11,7 +11,6 @@ from apas._typing import Floats
 from apas._validation import check_flag
 from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
-from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import own_columns
 from apas.errors import InputError
 
@@ -108,7 +107,7 @@ def _offer_points(search: Search, given: Floats, repair: bool) -> _Asking:
 
 
 def _is_usable(search: Search, point: Floats) -> bool:
-    return bool(is_changed(point, search.input).any()) and search.is_different(point) and search.is_valid(point)
+    return search.is_new(point) and search.is_valid(point)
 
 
 def _repair_points(search: Search, start: Floats, slack: float | None) -> Generator[Candidate, float | None, None]:
@@ -159,7 +158,7 @@ def _between(search: Search, start: Floats, anchor: Floats, t: float) -> Floats:
     """The allowed point at a part of the way: what has an order moves along, the rest changes half-way."""
     if t in (0.0, 1.0):  # as they are, whatever interpolation would round
         return anchor if t else start
-    jumps = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
+    jumps = search.task.space.jumps
     return search.snapped(np.where(jumps, anchor if t >= 0.5 else start, (1 - t) * start + t * anchor))
 
 
@@ -181,10 +180,9 @@ def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
 
 def _ray_anchors(search: Search, start: Floats) -> Iterator[Floats]:
     """Points beyond the start as seen from the input, each twice as far, until the ranges end."""
-    jumps = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
     last, length = start, 2.0
     while length <= FURTHEST:
-        point = search.snapped(np.where(jumps, start, search.input + length * (start - search.input)))
+        point = search.snapped(np.where(search.task.space.jumps, start, search.input + length * (start - search.input)))
         if np.array_equal(point, last):
             return
         if _is_usable(search, point):

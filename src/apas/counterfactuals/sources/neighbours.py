@@ -1,20 +1,17 @@
 """`NearestNeighbours`: the nearest known rows that the model puts into the wanted class."""
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.space.feature import Feature, is_changed
+from apas.counterfactuals.space.feature import is_changed
 from apas.errors import InputError
 
-FIRST = 16  # how many neighbours are asked for at first; then twice as many each time
-#: The tree and the space add differences up in different orders, so that bounds may be off by a few roundings.
-ROUNDING = 1e-12
+FIRST = 16  # of how many rows the model is asked for the class at first; then of twice as many each time
 
 
 @dataclass(frozen=True)
@@ -27,8 +24,7 @@ class NearestNeighbours:
 
     Examples
     --------
-    >>> from apas import FeedForward
-    >>> from apas.counterfactuals.space.space import FeatureSpace
+    >>> from apas import Feature, FeatureSpace, FeedForward
     >>> space = FeatureSpace([Feature("income", high=9.0, low=0.0), Feature("age", "integer", mutable=False)])
     >>> net = FeedForward([[[1.0], [0.0]]], [[-4.0]], feature_names=space.names)
     >>> task = Task(net, space, background=np.array([[8.0, 30.0], [5.0, 60.0], [1.0, 40.0]]))
@@ -49,13 +45,13 @@ class NearestNeighbours:
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different rows in the order of their costs, allowed by the space and valid on the model."""
         task, label = search.task, search.target
-        known = task.once(("neighbours", label), lambda: _KnownRows(task, rows_of_class(task, label)))
-        if not len(known.rows):
+        rows, snapped = task.once(("neighbours", label), lambda: _known_rows(task, label))
+        if not len(rows):
             raise InputError(
                 f"`background` must hold a row that the model puts into the wanted class {label!r}, got none; give "
                 "more rows, or use another source."
             )
-        return _by_cost(search, known)
+        return _by_cost(search, rows, snapped)
 
 
 def rows_of_class(task: Task, label: Any) -> Floats:
@@ -67,83 +63,27 @@ def rows_of_class(task: Task, label: Any) -> Floats:
     return np.unique(np.clip(rows, lows, highs) + 0.0, axis=0)  # + 0.0 makes -0.0 the 0.0 it equals
 
 
-class _KnownRows:
-    """Known rows of a class in a tree, whose distances are lower bounds of costs."""
-
-    # Only features that change freely are in it: which values of the others remain is not known without an input.
-
-    def __init__(self, task: Task, rows: Floats) -> None:
-        from scipy.spatial import cKDTree
-
-        self.task, self.rows = task, rows
-        self.power = 1.0 if task.distance == "l1" else np.inf
-        moved = np.stack([_distances_to_allowed(f, rows[:, i]) for i, f in enumerate(task.space)], axis=1)
-        self.free: Bools = np.asarray(np.isfinite(moved).all(axis=0))
-        moved = moved[:, self.free].sum(axis=1) if self.power == 1 else moved[:, self.free].max(axis=1, initial=0.0)
-        #: How much nearer than the row itself what is made of it can be, at most.
-        self.allowance = float(moved.max(initial=0.0))
-        self.tree = cKDTree(self._coordinates(rows))
-
-    def nearest(self, point: Floats, count: int) -> tuple[Indices, float]:
-        """Numbers of the nearest rows, and a lower bound of the costs of all others."""
-        count = min(count, len(self.rows))
-        if np.isnan(point[self.free]).any():  # a value in place of a missing cell costs the same wherever it lies
-            return np.arange(len(self.rows)), np.inf
-        apart, found = self.tree.query(self._coordinates(point[None])[0], k=np.arange(1, count + 1), p=self.power)
-        if count == len(self.rows):
-            return found, np.inf
-        bound = max(0.0, float(apart[-1]) - self.allowance) / (len(self.task.space) if self.power == 1 else 1)
-        return found, bound * (1 - ROUNDING)
-
-    def _coordinates(self, rows: Floats) -> Floats:
-        """Rows as points whose Minkowski distance is the sum, or the largest, of the differences of free features."""
-        columns = [np.zeros((len(rows), 1))]  # a tree needs one
-        for i, feature in enumerate(self.task.space):
-            if not self.free[i]:
-                continue
-            if feature.kind == "categorical":  # two of its columns differ where levels do
-                hit = np.equal(rows[:, i, None], np.arange(len(feature.values or ())))
-                columns.append(np.where(hit, 0.5 if self.power == 1 else 1.0, 0.0))
-            else:
-                columns.append(rows[:, i, None] / feature.span)
-        return np.concatenate(columns, axis=1)
+def _known_rows(task: Task, label: Any) -> tuple[Floats, list[int]]:
+    """Known rows of a class, and the features whose values an input need not take as they are."""
+    rows = rows_of_class(task, label)
+    nowhere = np.full(len(rows), np.nan)  # no original value that would be allowed as well
+    free = [f.mutable and f.direction is None for f in task.space]
+    every = enumerate(zip(task.space, free, strict=True))
+    return rows, [i for i, (f, any_) in every if not any_ or (f.snapped(rows[:, i], nowhere) != rows[:, i]).any()]
 
 
-def _distances_to_allowed(feature: Feature, values: Floats) -> Floats:
-    """How far values are from the nearest allowed ones, in units of the range; infinite for what is not free."""
-    if not feature.mutable or feature.direction is not None:
-        return np.full(len(values), np.inf)
-    anywhere = np.full(len(values), np.nan)  # from nowhere: no original value that would be allowed as well
-    snapped = feature.snapped(values, anywhere)
-    return np.where(np.isnan(snapped), np.inf, feature.differences(snapped, values))
-
-
-def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
-    """Candidates in the order of their costs: one is held back while the rows still to come could cost less."""
-    waiting, points = list[tuple[float, int]](), dict[int, Floats]()
-    looked_at, seen = set[int](), set[bytes]()
-    count, bound = FIRST, 0.0
-    while bound < np.inf:
-        found, bound = known.nearest(search.input, count)
-        new = np.array([n for n in found.tolist() if n not in looked_at], dtype=np.intp)
-        looked_at.update(new.tolist())
-        for number, point, cost in _usable(search, known.rows[new], new, seen):
-            points[number] = point
-            heapq.heappush(waiting, (cost, number))
-        while waiting and waiting[0][0] <= bound:
-            yield Candidate(points.pop(heapq.heappop(waiting)[1]))
-        count *= 2
-
-
-def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) -> Iterator[tuple[int, Floats, float]]:
-    """What rows become when the space allows them only in part: number, point and cost of those still of use."""
-    task, inputs = search.task, np.broadcast_to(search.input, rows.shape)
-    points = task.space.snapped(rows, inputs)
-    kept: Bools = np.asarray(is_changed(points, inputs).any(axis=1))
-    if kept.any():  # preprocessing need not take an empty table
-        kept[kept] = task.valid(points[kept], search.target)
-    for i in np.flatnonzero(kept):
-        key = points[i].tobytes()
-        if key not in seen and search.is_different(points[i]):
-            seen.add(key)
-            yield int(numbers[i]), points[i], search.cost(points[i])
+def _by_cost(search: Search, rows: Floats, snapped: list[int]) -> Iterator[Candidate]:
+    """What rows become when the space allows them only in part, the cheapest first: those that are of use."""
+    space, inputs = search.task.space, np.broadcast_to(search.input, rows.shape)
+    points, seen, done, count = rows.copy(), set[bytes](), 0, FIRST
+    for i in snapped:
+        points[:, i] = space.features[i].snapped(rows[:, i], inputs[:, i])
+    order = np.argsort(space.costs(points, inputs, search.task.distance), kind="stable")
+    while done < len(order):
+        some = search.settled(points[order[done:count]])
+        some = some[is_changed(some, search.input).any(axis=1)]
+        for point in some[search.task.valid(some, search.target)] if len(some) else ():  # no model need take no rows
+            if (key := point.tobytes()) not in seen and search.is_different(point):
+                seen.add(key)
+                yield Candidate(point)
+        done, count = count, 2 * count

@@ -16,7 +16,7 @@ import numpy as np
 from apas._typing import Floats
 from apas.counterfactuals.search.smooth_problem import SmoothProblem
 from apas.counterfactuals.sources.base import Candidate, Search
-from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, passing_rows, worst_margins
+from apas.counterfactuals.sources.criteria import PublishedSource, passing_rows, worst_margins
 from apas.counterfactuals.sources.rnce import robust_in_box
 
 STEP = 1e-5  # a derivative is a difference over this part of the way to a vertex
@@ -61,8 +61,13 @@ class Proplace(PublishedSource):
         if not len(vertices):
             return
         hull = _Hull(SmoothProblem(search), vertices, search.task.encoded(vertices), self.delta)
-        row = _settled(hull, test, hull.optimum(self.steps))
-        yield from map(Candidate, [*row, *vertices])
+        # the allowed row nearest to the optimum; on the way from there to the first vertex, the first that is robust
+        weights = hull.optimum(self.steps)
+        ways = weights + BACK[:, None] * (np.eye(len(weights))[0] - weights)
+        rows = hull.problem.numbers(ways @ hull.corners)
+        fine = (test.slacks(rows) >= 0) & search.task.valid(rows, search.target)
+        fine &= np.array([search.is_different(row) for row in rows])
+        yield from map(Candidate, [*rows[fine][:1], *vertices])
 
 
 class _Hull:
@@ -118,12 +123,3 @@ class _Hull:
             return None
         weights = np.maximum(found.x[:count], 0.0)
         return np.asarray(weights / weights.sum())
-
-
-def _settled(hull: _Hull, test: Criterion, weights: Floats) -> Floats:
-    """The allowed row nearest to a mixture, no or one row: on the way to the first vertex, the first that is robust."""
-    search = hull.problem.search
-    ways = weights + BACK[:, None] * (np.eye(len(weights))[0] - weights)
-    rows = hull.problem.numbers(ways @ hull.corners)
-    fine = (test.slacks(rows) >= 0) & search.task.valid(rows, search.target)
-    return np.asarray(rows[fine & np.array([search.is_different(row) for row in rows])][:1])

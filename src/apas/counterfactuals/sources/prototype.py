@@ -10,8 +10,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search import smooth_problem
-from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem
+from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, rising_levels
 from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
@@ -114,7 +113,7 @@ class Prototype:
                 "make a prototype; give more rows, or use another source"
             )
         problem = SmoothProblem(search)
-        return (yield from smooth_problem.offer_levels(problem, self._levels(problem), "Prototype"))
+        return (yield from problem.offer(self._levels(problem), "Prototype"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each higher confidence, that of its own."""
@@ -122,15 +121,11 @@ class Prototype:
 
     def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
         prototype = _prototype(problem, self.neighbours) if self.attraction else problem.start
-        asked = smooth_problem.rising_levels(float(self.confidence), self.step, self.last)
-        for part in (asked[:1], asked[1:]):
-            if len(part):
-                yield from self._levels_of_descents(problem, part, prototype)
-
-    def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, prototype: Floats) -> Iterator[Level]:
-        first, descend = np.full(len(asked), float(self.weight)), partial(self._descend, problem, prototype)
-        costs, points = smooth_problem.try_strengths(descend, asked, first, self.rounds)
-        return smooth_problem.sort_into_levels(problem, asked, costs, _draw_back(problem, asked, points))
+        descend = partial(self._descend, problem, prototype)
+        asked = rising_levels(float(self.confidence), self.step, self.last)
+        for part in filter(len, (asked[:1], asked[1:])):
+            first = np.full(len(part), float(self.weight))
+            yield from problem.levels(descend, part, first, self.rounds, partial(_draw_back, problem))
 
     def _descend(
         self, problem: SmoothProblem, prototype: Floats, asked: Floats, weights: Floats

@@ -3,13 +3,11 @@
 The worst log loss of a line, which is known in closed form, plus a price of the distance is minimised by Adam.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -45,14 +43,14 @@ class Surrogate:
         by_point[rows, largest] -= np.where(sizes[rows, largest] > 1.0, radii * signs[rows, largest], 0.0)
         return scores - radii * np.maximum(sizes.max(axis=1), 1.0), by_point
 
-    def in_units(self, origin: Floats, units: Floats) -> Surrogate:
+    def in_units(self, origin: Floats, units: Floats) -> Self:
         """The same line for points p, where it was made for ``(p - origin) / units``."""
         slopes = self.slopes / units
-        return Surrogate(slopes, self.intercept - float(slopes @ origin))
+        return replace(self, slopes=slopes, intercept=self.intercept - float(slopes @ origin))
 
-    def round_off(self) -> Surrogate:
+    def round_off(self) -> Self:
         """The line with the decimals that are kept."""
-        return Surrogate(self.slopes.round(DECIMALS), round(self.intercept, DECIMALS))
+        return replace(self, slopes=self.slopes.round(DECIMALS), intercept=round(self.intercept, DECIMALS))
 
 
 def fit_logistic(points: Floats, hit: Bools, weights: Floats, *, published: bool = False) -> Surrogate | None:
@@ -72,14 +70,8 @@ def fit_logistic(points: Floats, hit: Bools, weights: Floats, *, published: bool
     return Surrogate(found.coef_[0], float(found.intercept_[0]))
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """What a line is fitted to."""
-
-    points: Floats
-    hit: Bools
-    mean: Floats
-    spread: Floats
+#: What a line is fitted to: points, whether each is of the class, and mean and spread by which columns are scaled.
+_Neighbours = tuple[Floats, Bools, Floats, Floats]
 
 
 class Columns:
@@ -90,26 +82,25 @@ class Columns:
         self.start = self.task.encoded(search.input[None])[0]
         self.weights, self.width = np.ones(len(self.start)), len(self.start)
 
-    def draw(self, normals: Floats, local: bool) -> Neighbours:
+    def draw(self, normals: Floats, local: bool) -> _Neighbours:
         """Draw points around the row, or around the mean of the known rows."""
         mean, spread = _mean_and_spread(self._known)
         points = (self.start if local else mean) + normals * spread
         points[0] = self.start
-        return Neighbours(points, self.valid(points), mean, spread)
+        return points, self.valid(points), mean, spread
 
-    def draw_reversed(self, normals: Floats) -> Neighbours:
+    def draw_reversed(self, normals: Floats) -> _Neighbours:
         """Draw what the published experiments fitted the last line to where features have levels: see `Roar`."""
         # Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
         # is turned round. Without such columns it is what `drawn` gives.
-        found, bits = self.draw(normals, local=False), self._bits
+        points, hit, mean, spread = self.draw(normals, local=False)
+        bits = self._bits
         if not bits.any():
-            return found
-        points = found.points.copy()
+            return points, hit, mean, spread
         for j in np.flatnonzero(bits):
             points[1:, j] = _by_frequency(self._known[:, j], normals[1:, j])
         same = np.where(bits, points == self.start, points)
-        mean, spread = np.where(bits, 0.0, found.mean), np.where(bits, 1.0, found.spread)
-        return Neighbours(same, ~self.valid(points), mean, spread)
+        return same, ~self.valid(points), np.where(bits, 0.0, mean), np.where(bits, 1.0, spread)
 
     @property
     def _known(self) -> Floats:
@@ -156,7 +147,7 @@ class InSpace:
         self.start, self.weights = self._problem.start - self._origin, self._problem.weights
         self.width = len(task.space)
 
-    def draw(self, normals: Floats, local: bool) -> Neighbours:
+    def draw(self, normals: Floats, local: bool) -> _Neighbours:
         """Draw rows around the row, or around the mean of the known rows."""
         # Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there;
         # what a feature cannot be becomes the nearest that it can, whether or not the row may change so.
@@ -171,7 +162,7 @@ class InSpace:
             rows[:, i] = _possible(feature, (original if local else values.mean()) + size * normals[:, i], original)
         rows[0] = self.search.input
         mean, spread = _mean_and_spread(self._at.of(background) - self._origin)
-        return Neighbours(self._at.of(rows) - self._origin, task.valid(rows, self.search.target), mean, spread)
+        return self._at.of(rows) - self._origin, task.valid(rows, self.search.target), mean, spread
 
     def tangent(self) -> Surrogate:
         """The margin of the model as it is at the row."""
@@ -365,12 +356,11 @@ class Roar:
         stream = Stream(search.task.entropy, f"roar/{search.row}/{number}")
         normals, local = standard_normals(place.width, stream, 0, self.samples), self.surrogate == "local"
         near = place.draw_reversed(normals) if number and isinstance(place, Columns) else place.draw(normals, local)
-        scaled = (near.points - near.mean) / near.spread
-        far = np.square(scaled - scaled[0]).sum(axis=1) / (KERNEL**2 * len(near.mean))
-        line = fit_logistic(scaled, near.hit, np.exp(-0.5 * far), published=not local)
-        if line is None:
-            return None
-        return (line.in_units(near.mean, near.spread) if local else line).round_off()
+        points, hit, mean, spread = near
+        scaled = (points - mean) / spread
+        far = np.square(scaled - scaled[0]).sum(axis=1) / (KERNEL**2 * len(mean))
+        line = fit_logistic(scaled, hit, np.exp(-0.5 * far), published=not local)
+        return None if line is None else (line.in_units(mean, spread) if local else line).round_off()
 
     def _descend(self, place: _Row, line: Surrogate, radii: float | Floats, prices: Floats) -> Floats:
         """Where the loss stops falling, one point per price, shape (prices, coordinates)."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from apas._typing import Bools, Floats
 from apas._validation import check_flag
-from apas.counterfactuals.search.observed_split import quick_encoder, quick_margins
 from apas.counterfactuals.search.refit_search import leaf_table, refit_path
+from apas.counterfactuals.search.stacked import quick_encoder, quick_margins
 from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class

@@ -10,8 +10,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search import smooth_problem
-from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, probabilities
+from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, probabilities, rising_levels
 from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.errors import InputError
 
@@ -101,26 +100,20 @@ class Wachter:
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
         """Different candidates for one row, allowed and valid on the model; returns why there are no more."""
         problem = SmoothProblem(search)
-        return (yield from smooth_problem.offer_levels(problem, self._levels(problem), "Wachter"))
+        return (yield from problem.offer(self._levels(problem), "Wachter"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
         return self._levels(SmoothProblem(search))
 
     def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
-        first = np.array([float(self.target_probability)])
-        yield from self._levels_of_descents(problem, first, np.array([float(self.penalty)]))
+        descend, least = partial(self._descend, problem), float(self.target_probability)
+        yield from problem.levels(descend, np.array([least]), 1.0 / np.array([float(self.penalty)]), self.rounds)
         if self.penalties:
             # all together: descents of one row cost little more than one of them
-            starts, least = self.penalties, float(self.target_probability)
-            asked = smooth_problem.rising_levels(least, self.step, self.last)
-            yield from self._levels_of_descents(problem, np.repeat(asked, len(starts)), np.tile(starts, len(asked)))
-
-    def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, penalties: Floats) -> Iterator[Level]:
-        costs, points = smooth_problem.try_strengths(
-            partial(self._descend, problem), asked, 1.0 / penalties, self.rounds
-        )
-        return smooth_problem.sort_into_levels(problem, asked, costs, points)
+            starts, asked = 1.0 / np.array(self.penalties), rising_levels(least, self.step, self.last)
+            many = np.repeat(asked, len(starts)), np.tile(starts, len(asked))
+            yield from problem.levels(descend, *many, self.rounds)
 
     def _descend(self, problem: SmoothProblem, targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""

@@ -38,13 +38,8 @@ def checked_table(X: Any, names: tuple[str, ...], argument: str) -> Any:
         raise InputError(said.replace("as the model has features", "as the space has features")) from None
 
 
-def missing_rows(table: Any) -> Bools:
-    """Which rows of a data frame or 2-D array hold nothing at all."""
-    return np.asarray(missing_cells(table).all(axis=1))
-
-
 def missing_cells(cells: Any) -> Bools:
-    """Which cells hold nothing: NaN, None or what pandas has for it."""
+    """Which cells of a column or a table hold nothing: NaN, None or what pandas has for it."""
     import pandas as pd
 
     return np.asarray(pd.isna(cells), dtype=bool)
@@ -53,7 +48,22 @@ def missing_cells(cells: Any) -> Bools:
 def numbers_of(feature: Feature, cells: Array, argument: str, rows: Indices | None = None) -> Floats:
     """Values of a numeric column, numbers of the levels of any other."""
     if feature.is_level:
-        return _level_numbers(feature, cells, argument, rows)
+        places = {value: float(i) for i, value in enumerate(feature.values or ())}
+        found = np.empty(len(cells))
+        for row, cell in enumerate(cells.tolist()):  # a number equals its level whatever its type: 1.0 is 1
+            try:
+                place = places.get(None if is_missing(cell) else cell)
+            except TypeError:  # a list, say, which is no level
+                place = None
+            if place is None:
+                known = ", ".join(repr(v) for v in (feature.values or ())[:8])
+                more = ", ..." if len(places) > 8 else ""
+                raise InputError(
+                    f"`{argument}` has {reprlib.repr(cell)} in row {row if rows is None else rows[row]} of column "
+                    f"{feature.name!r}, whose levels are {known}{more}; add it to the space, or correct the row."
+                )
+            found[row] = place
+        return found
     try:
         values = np.full(len(cells), np.nan) if cells.dtype.kind in "mMc" else np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
@@ -74,25 +84,6 @@ def _number(cell: Any) -> float:
         return float(cell)
     except (TypeError, ValueError):
         return np.nan
-
-
-def _level_numbers(feature: Feature, cells: Array, argument: str, rows: Indices | None) -> Floats:
-    places = {value: float(i) for i, value in enumerate(feature.values or ())}
-    found = np.empty(len(cells))
-    for row, cell in enumerate(cells.tolist()):  # a number equals its level whatever its type: 1.0 is 1
-        try:
-            place = places.get(None if is_missing(cell) else cell)
-        except TypeError:  # a list, say, which is no level
-            place = None
-        if place is None:
-            known = ", ".join(repr(v) for v in (feature.values or ())[:8])
-            more = ", ..." if len(places) > 8 else ""
-            raise InputError(
-                f"`{argument}` has {reprlib.repr(cell)} in row {row if rows is None else rows[row]} of column "
-                f"{feature.name!r}, whose levels are {known}{more}; add it to the space, or correct the row."
-            )
-        found[row] = place
-    return found
 
 
 def level_values(feature: Feature, numbers: Floats) -> Any:
@@ -437,8 +428,7 @@ def numbers_to_try(task: Task, i: int) -> Floats:
     low, high = _ends(task, i)
     if feature.step is None:
         return np.unique(low + np.array(FRACTIONS) * (high - low))
-    first = np.ceil((low - feature.anchor) / feature.step - ON_GRID)
-    last = np.floor((high - feature.anchor) / feature.step + ON_GRID)
+    first, last = feature.steps_between(low, high)
     if last < first:
         return np.array([low])
     steps = np.arange(first, last + 1) if last - first < FEW else first + np.rint(np.array(FRACTIONS) * (last - first))

@@ -1,7 +1,5 @@
 """One feature of a table: what it may be, and how it may change."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +15,7 @@ from apas._typing import Bools, Floats
 from apas.errors import InputError
 
 
-def check_attributes(feature: Feature) -> dict[str, Any]:
+def check_attributes(feature: "Feature") -> dict[str, Any]:
     """The attributes of a feature as they are kept, or one sentence about what is wrong with them."""
     owner = f"feature {feature.name!r}"
     if not isinstance(feature.name, str) or not feature.name:
@@ -44,7 +42,7 @@ def check_attributes(feature: Feature) -> dict[str, Any]:
     return {**levels, "code": code, "mutable": bool(feature.mutable)}
 
 
-def _levels(feature: Feature, owner: str) -> dict[str, Any]:
+def _levels(feature: "Feature", owner: str) -> dict[str, Any]:
     values = _sequence(feature, owner)
     for name in ("low", "high", "step"):
         if getattr(feature, name) is not None:
@@ -56,7 +54,7 @@ def _levels(feature: Feature, owner: str) -> dict[str, Any]:
     return {"values": values}
 
 
-def _numeric(feature: Feature, owner: str) -> dict[str, Any]:
+def _numeric(feature: "Feature", owner: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("low", "high", "step"):
         value = getattr(feature, name)
@@ -91,7 +89,7 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _sequence(feature: Feature, owner: str) -> tuple[Any, ...] | None:
+def _sequence(feature: "Feature", owner: str) -> tuple[Any, ...] | None:
     if feature.values is None:
         return None
     if isinstance(feature.values, str | bytes) or not hasattr(feature.values, "__iter__"):
@@ -230,6 +228,12 @@ class Feature:
         """Values so many steps from the anchor, as they are written in decimals: 0.3, not 0.1 + 2 * 0.1."""
         return np.round(self.anchor + (self.step or 1.0) * steps, self.decimals)
 
+    def steps_between(self, low: Any, high: Any) -> tuple[Any, Any]:
+        """How many steps from the anchor the first and the last value between two ends are."""
+        # an end that lies on the grid may be divided to just beside a whole number of steps
+        step = self.step or 1.0
+        return np.ceil((low - self.anchor) / step - ON_GRID), np.floor((high - self.anchor) / step + ON_GRID)
+
     def snapped(self, wanted: Floats, original: Floats) -> Floats:
         """The nearest allowed values, `original` included."""
         if not self.mutable:
@@ -281,9 +285,7 @@ class Feature:
     def _nearest_step(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
         step = self.step or 1.0
         with np.errstate(invalid="ignore", over="ignore"):
-            # an end that lies on the grid may be divided to just beside a whole number of steps
-            first = np.ceil((low - self.anchor) / step - ON_GRID)
-            last = np.floor((high - self.anchor) / step + ON_GRID)
+            first, last = self.steps_between(low, high)
             first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
             last -= self.on_grid(last) > high
             steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))

@@ -18,7 +18,7 @@ from apas._atomic import write_text
 from apas._sanitise import shown
 from apas._typing import Bools, Floats, Indices
 from apas._validation import is_frame, is_path
-from apas.counterfactuals.space import encoder
+from apas.counterfactuals.space.encoder import Coding, bound, checked_table, level_values, missing_cells, numbers_of
 from apas.counterfactuals.space.feature import Feature, is_changed, is_same, nearest_between
 from apas.errors import InputError
 from apas.models.base import Model, Named, Raw, encoded_rows, offers
@@ -296,22 +296,22 @@ class FeatureSpace:
         return {feature.name: feature for feature in self.features}[name]
 
     @cached_property
-    def coding(self) -> encoder.Coding:
+    def coding(self) -> Coding:
         """How a model without preprocessing sees a row."""
-        return encoder.Coding(self.features, self.scale)
+        return Coding(self.features, self.scale)
 
     def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False, missing: bool = False) -> Floats:
         """A table in raw units as one number per cell; with `gaps` empty rows are NaN, with `missing` other cells."""
-        table = encoder.checked_table(X, self.names, argument)
-        empty = encoder.missing_rows(table) if gaps or missing else np.zeros(len(table), dtype=bool)
+        table = checked_table(X, self.names, argument)
+        empty = missing_cells(table).all(axis=1) if gaps or missing else np.zeros(len(table), dtype=bool)
         found = np.full((len(table), len(self)), np.nan)
         for i, feature in enumerate(self.features):
             cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
             left = empty & gaps
             if missing and not feature.has_missing:
-                left = left | (encoder.missing_cells(cells) & ~empty)
+                left = left | (missing_cells(cells) & ~empty)
             there = np.flatnonzero(~left)
-            found[there, i] = encoder.numbers_of(feature, cells[there], argument, there)
+            found[there, i] = numbers_of(feature, cells[there], argument, there)
         return found
 
     def numbers_for(self, model: Any, X: Any, argument: str = "X", *, gaps: bool = False) -> Floats:
@@ -333,35 +333,32 @@ class FeatureSpace:
 
         if all(f.kind == "continuous" for f in self.features):  # one block is much faster than one column at a time
             return pd.DataFrame(np.array(numbers, order="F"), columns=[f.name for f in self.features], index=index)
-        return pd.DataFrame(
-            {f.name: encoder.level_values(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index
-        )
+        return pd.DataFrame({f.name: level_values(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
 
     def like(self, numbers: Floats, X: Any, rows: Any = None) -> Any:
-        """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
-        if is_frame(X):
-            table = self.table(numbers, index=X.index if rows is None else X.index[rows])
-            for column in [str(c) for c in X.columns if hasattr(X[c], "cat") and str(c) in self.names]:
-                kind = X.set_axis([str(c) for c in X.columns], axis=1)[column].dtype
-                if set(table[column].dropna()) <= set(kind.categories):  # so that the model takes it as it took `X`
-                    table[column] = table[column].astype(kind)
-            return table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
-        levels = (level for f in self.features if f.is_level for level in f.values or ())
-        plain = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in levels)
-        return self.table(numbers).to_numpy(dtype=np.float64 if plain else object)
+        """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from.
 
-    def like_with_gaps(self, numbers: Floats, X: Any, rows: Indices) -> Any:
-        """The same with missing values where the numbers are."""
+        Where a row has no numbers, cells are missing.
+        """
         there = ~np.isnan(numbers).all(axis=1)
-        found = self.like(numbers[there], X, rows[there])
-        if there.all():
-            return found
         if not is_frame(X):
+            levels = (level for f in self.features if f.is_level for level in f.values or ())
+            plain = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in levels)
+            found = self.table(numbers[there]).to_numpy(dtype=np.float64 if plain else object)
             whole = np.full(numbers.shape, np.nan, dtype=found.dtype)
             whole[there] = found
             return whole
-        whole = found.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
-        return whole.set_axis(X.index[rows])
+        index = X.index if rows is None else X.index[rows]
+        table = self.table(numbers[there], index=index[there])
+        for column in [str(c) for c in X.columns if hasattr(X[c], "cat") and str(c) in self.names]:
+            kind = X.set_axis([str(c) for c in X.columns], axis=1)[column].dtype
+            if set(table[column].dropna()) <= set(kind.categories):  # so that the model takes it as it took `X`
+                table[column] = table[column].astype(kind)
+        table = table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
+        if there.all():
+            return table
+        table = table.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
+        return table.set_axis(index)
 
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
@@ -384,6 +381,11 @@ class FeatureSpace:
     def settled(self, points: Floats, inputs: Floats) -> Floats:
         """The rows with the very numbers of their inputs wherever they differ from them by rounding alone."""
         return np.where(is_same(points, inputs, self._sizes), inputs, points)
+
+    @cached_property
+    def jumps(self) -> Bools:
+        """Which features have no way between two values: categories and binary ones."""
+        return np.array([f.kind in ("categorical", "binary") for f in self.features])
 
     @cached_property
     def _sizes(self) -> Floats:
@@ -414,7 +416,7 @@ class FeatureSpace:
 
     def bind(self, model: Any) -> Model:
         """The model as one that takes rows of this space in raw units: itself, or behind the coding of the space."""
-        return encoder.bound(model, self)
+        return bound(model, self)
 
     def encode(self, X: Any) -> Floats:
         """Rows in raw units as a model without preprocessing sees them."""
@@ -422,7 +424,7 @@ class FeatureSpace:
 
     def decode(self, Z: Any) -> DataFrame:
         """What `encode` made of rows, turned back."""
-        table = encoder.checked_table(Z, self.coding.names, "Z")
+        table = checked_table(Z, self.coding.names, "Z")
         try:
             columns = np.asarray(table, dtype=np.float64)
         except (TypeError, ValueError):
@@ -475,7 +477,7 @@ def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
         names = tuple(f"x{i}" for i in range(width)) if frame is None else tuple(str(c) for c in frame.columns)
     parts = []
     for argument, table in tables.items():
-        part = encoder.checked_table(own_columns(table, names), names, argument)
+        part = checked_table(own_columns(table, names), names, argument)
         part = part if is_frame(part) else pd.DataFrame(part, columns=list(names))
         parts.append(part.dropna(how="all"))
     try:

@@ -132,8 +132,8 @@ class BoxTree:
         self._pairs = 0
         self._parent = np.empty(64, dtype=np.int64)
         self._axis = np.empty(64, dtype=np.int32)
-        self._depth = np.zeros(129, dtype=np.int32)
-        self._status = np.zeros(129, dtype=np.int8)
+        #: Per part how often the cube was halved to get it (its volume is ``2**-depth``), and what is known of it.
+        self.depth, self.status = np.zeros(129, dtype=np.int32), np.zeros(129, dtype=np.int8)
 
     def __len__(self) -> int:
         return 2 * self._pairs + 1
@@ -145,31 +145,19 @@ class BoxTree:
             self.resize(max(last, 2 * len(self._parent)))
         self._parent[first:last], self._axis[first:last] = nodes, axes
         halves = np.arange(2 * first + 1, 2 * last + 1)
-        self._depth[halves] = np.repeat(self._depth[nodes] + 1, 2)
-        self._status[nodes], self._status[halves] = HALVED, OPEN
+        self.depth[halves] = np.repeat(self.depth[nodes] + 1, 2)
+        self.status[nodes], self.status[halves] = HALVED, OPEN
         self._pairs = last
         return halves
 
-    def settle(self, nodes: Integers, status: int) -> None:
-        """Note what is known about some parts."""
-        self._status[nodes] = status
-
-    def depth(self, nodes: Integers) -> NDArray[np.int32]:
-        """How often the cube was halved to get each part: its volume is ``2**-depth``."""
-        return self._depth[nodes]
-
     def volume(self, nodes: Integers) -> Fraction:
         """The share of the cube that some parts make up together, exactly."""
-        counts = np.bincount(self._depth[nodes]).tolist()
+        counts = np.bincount(self.depth[nodes]).tolist()
         return sum((Fraction(count, 1 << depth) for depth, count in enumerate(counts) if count), Fraction(0))
 
     def having(self, *statuses: int) -> Integers:
         """Numbers of the parts of which one of these is known."""
-        return np.flatnonzero(np.isin(self._status[: len(self)], statuses))
-
-    def statuses(self, nodes: Integers) -> NDArray[np.int8]:
-        """What is known about each part."""
-        return self._status[nodes]
+        return np.flatnonzero(np.isin(self.status[: len(self)], statuses))
 
     def coordinates(self, nodes: Integers) -> tuple[Floats, Floats]:
         """Lower corner and width of each part, shape (parts, axes): exact, as all of it are multiples of ``2**-k``."""
@@ -189,7 +177,7 @@ class BoxTree:
 
     def resize(self, pairs: int) -> None:
         """Have memory for so many pairs of halves."""
-        for name, size in (("_parent", pairs), ("_axis", pairs), ("_depth", 2 * pairs + 1), ("_status", 2 * pairs + 1)):
+        for name, size in (("_parent", pairs), ("_axis", pairs), ("depth", 2 * pairs + 1), ("status", 2 * pairs + 1)):
             setattr(self, name, np.resize(getattr(self, name), size).copy())
 
 
@@ -256,7 +244,7 @@ class Split:
     def boxes(self) -> tuple[Floats, Floats, NDArray[np.int8]]:
         """Settled parts: ends of every parameter, shape (parts, k), and 1 for valid or -1 for failing."""
         nodes = self.tree.having(VALID, FAILING)
-        return *self.box.ends(*self.tree.coordinates(nodes)), self.tree.statuses(nodes)
+        return *self.box.ends(*self.tree.coordinates(nodes)), self.tree.status[nodes]
 
 
 def split(
@@ -335,8 +323,8 @@ class _Run:
         known = self.box.bound(start, width) if self.hunts else self.box.measure(start, width)
         self.evaluated += len(nodes)
         settled = known.least > 0, known.most < 0
-        self.tree.settle(nodes[settled[0]], VALID)
-        self.tree.settle(nodes[settled[1]], FAILING)
+        self.tree.status[nodes[settled[0]]] = VALID
+        self.tree.status[nodes[settled[1]]] = FAILING
         valid, failing = (
             np.where(sure, UNITS, np.minimum(np.floor(UNITS * (1.0 - share)), UNITS - 1))
             for sure, share in zip(settled, (known.failing, known.valid), strict=True)
@@ -358,7 +346,7 @@ class _Run:
         effects[np.arange(len(rest)), axes] *= 0.5
         # a precision is about volumes: there an open part counts as a whole, whatever is known of its shares
         unknown = UNITS - valid[rest] - failing[rest] if self.precision is None else np.full(len(rest), float(UNITS))
-        keys = known.least[rest] if self.hunts else -np.ldexp(unknown, -self.tree.depth(nodes[rest]))
+        keys = known.least[rest] if self.hunts else -np.ldexp(unknown, -self.tree.depth[nodes[rest]])
         both = np.stack([axes, effects.argmax(axis=1)], axis=1)
         columns: tuple[Array, ...] = keys, nodes[rest], valid[rest], failing[rest], both
         if len(self.keys):
@@ -367,7 +355,7 @@ class _Run:
 
     def _count(self, nodes: Integers, valid: Floats, failing: Floats) -> None:
         """Add what is known of parts to what is known of the whole, exactly."""
-        depth = self.tree.depth(nodes)
+        depth = self.tree.depth[nodes]
         for which, units in (("valid", valid), ("failing", failing)):
             sums = np.bincount(depth, units).tolist()
             share = sum((Fraction(int(s), UNITS << d) for d, s in enumerate(sums) if s), Fraction(0))

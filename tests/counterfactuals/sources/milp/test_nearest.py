@@ -9,9 +9,14 @@ from enumerable_problems import enumerated, random_problem
 from apas import FeedForward
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import source as attempt
-from apas.counterfactuals.sources.milp.changes import ChangeBudget, possible_changes, unit_ranges
-from apas.counterfactuals.sources.milp.program import cheapest_program, widest_program
-from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint, network_of
+from apas.counterfactuals.sources.milp.program import (
+    ChangeBudget,
+    change_program,
+    network_of,
+    possible_changes,
+    unit_ranges,
+)
+from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.forward import activate
@@ -23,7 +28,7 @@ def searches(task: Task, row: np.ndarray) -> list[Search]:
 
 
 def nearest(search: Search) -> Nearest:
-    return Nearest(search, *network_of(search.task), 10.0)
+    return Nearest(search, network_of(search.task), 10.0)
 
 
 def checked(search: Search, found: NearestPoint, margin: float) -> float:
@@ -142,9 +147,9 @@ def test_relu_units_need_a_column_only_where_they_should_be_large() -> None:
     search = Search(task, 0, np.array([0.2, 0.2]), 1)
     near = nearest(search)
     for budget, binaries in ((np.inf, 1), (0.05, 0)):
-        program = cheapest_program(net, ChangeBudget(near.changes, budget, "l1"), near.goal, 0.1)
+        program = change_program(net, ChangeBudget(near.changes, budget, "l1"), near.goal, 0.1)
         assert program.integer.sum() == binaries
-    assert widest_program(net, ChangeBudget(near.changes, np.inf, "l1"), near.goal).integer.sum() == 1
+    assert change_program(net, ChangeBudget(near.changes, np.inf, "l1"), near.goal, None).integer.sum() == 1
 
 
 @pytest.mark.parametrize("sizes", [(6, 24, 1), (6, 12, 12, 1), (5, 8, 8, 8, 3)])

@@ -1,50 +1,287 @@
-"""The mixed-integer program of the cheapest change: units as rows and columns, and its effect evaluated.
+"""The mixed-integer program of the cheapest change: what can be done to one input, and units, as rows and columns.
 
-Units that keep their phase within the budget are no columns; others get rows where a wrong value could help.
+Where a feature must leap before it goes on, the leap is a column of its own: the parent of those that need it. Units
+that keep their phase within the budget are no columns; others get rows where a wrong value could help.
 """
-
-from __future__ import annotations
 
 import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from apas._typing import Bools, Floats
-from apas.counterfactuals.sources.milp.changes import ChangeBudget, Changes, UnitRanges, unit_ranges
+from apas._typing import Bools, Floats, Indices
+from apas.counterfactuals.sources.base import Search, Task
+from apas.counterfactuals.space.encoder import Piece, pieces_of
+from apas.counterfactuals.space.feature import ON_GRID, Feature
+from apas.errors import Unsupported
+from apas.models.base import Dense
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, activate, activation_range
+from apas.models.forward import activate, activation_range, derivative
 from apas.optimize.highs import Program, ProgramBuilder, power_above
+from apas.worst_case.linear import pencil
+
+UnitRanges = list[tuple[Floats, Floats]]  # per layer the range of the pre-activations of its units
+#: More steps than this are not counted: the nearest one is as good, and a solver takes so small a step for none.
+MANY = 100_000
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The columns of an input, ordered by feature."""
+
+    base: Floats
+    feature: Indices
+    shift: Floats
+    cost: Floats
+    gain: Floats
+    top: Floats
+    integer: Bools
+    parent: Indices
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    @cached_property
+    def starts(self) -> Indices:
+        """The first column of each feature that has some."""
+        return np.flatnonzero(np.diff(self.feature, prepend=-1))
+
+    @cached_property
+    def children(self) -> Indices:
+        """The columns that have a parent."""
+        return np.flatnonzero(self.parent >= 0)
+
+    def numbers(self, origin: Floats, amounts: Floats) -> Floats:
+        """The row that amounts of each column lead to."""
+        row = origin.copy()
+        np.add.at(row, self.feature, self.shift * amounts)
+        return row
+
+
+def possible_changes(search: Search, parts: Sequence[Piece | None], weights: Floats, bias: Floats) -> Changes:
+    """All that may be done to the input of a search."""
+    x, space = search.input, search.task.space
+    strange = {i: p.numbers[0] for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))}
+    rows = np.tile(x, (1 + len(strange), 1))
+    rows[range(1, len(rows)), list(strange)] = list(strange.values())
+    known = None if strange else pieces_of(search.task).input_row(search)
+    reached = (search.task.encoded(rows) if known is None else known[None]) @ weights + bias
+    own = dict(zip(strange, reached[0] - reached[1:], strict=True))
+    avoided = frozenset().union(*search.avoid)
+    columns: list[_Column] = []
+    for i, (feature, piece) in enumerate(zip(space, parts, strict=True)):
+        if piece is not None:
+            here = own[i] if i in own else piece.part(x[i : i + 1])[0]
+            _FeatureColumns(columns, i, feature, piece, float(x[i]), here, indicated=i in avoided).add()
+    kinds = {"feature": np.intp, "shift": float, "cost": float, "top": float, "integer": bool, "parent": np.intp}
+    arrays = {name: np.array([getattr(c, name) for c in columns], dtype=kind) for name, kind in kinds.items()}
+    gain = np.array([c.gain for c in columns], dtype=float).reshape(len(columns), weights.shape[1])
+    return Changes(reached[0], gain=gain, **arrays)
+
+
+class _Column(NamedTuple):
+    feature: int
+    gain: Floats
+    shift: float
+    cost: float
+    top: float = 1.0
+    integer: bool = True
+    parent: int = -1
+
+
+@dataclass
+class _FeatureColumns:
+    """Adds the columns of one feature; if it is `indicated`, some 0-1 columns add up to whether it changes."""
+
+    columns: list[_Column]
+    i: int
+    feature: Feature
+    piece: Piece
+    x: float
+    here: Floats
+    indicated: bool
+
+    def add(self) -> None:
+        feature, x = self.feature, self.x
+        low, high = feature.ends
+        low = max(low, x) if feature.direction == "increase" else low
+        high = min(high, x) if feature.direction == "decrease" else high
+        if feature.listed is not None and (self.piece.line is None or not feature.is_level):
+            self._levels(feature.listed[(feature.listed >= low) & (feature.listed <= high)])
+        elif feature.is_level or feature.step is not None:
+            self._steps(low, high)
+        elif low <= high:
+            behind = self._gate() if self.indicated and low <= x <= high and low < high else -1
+            if not low <= x <= high:  # it has to leap into its range
+                behind = self._leap(low if x < low else high)
+            for sign, room in ((1.0, high - max(x, low)), (-1.0, min(x, high) - low)):
+                if room > 0:
+                    self._amount(sign, room, behind)
+
+    def _append(self, column: _Column) -> int:
+        self.columns.append(column)
+        return len(self.columns) - 1
+
+    def _levels(self, numbers: Floats) -> None:
+        """One column per value that it may change to."""
+        for number in numbers[numbers != self.x].tolist():
+            self._leap(number)
+
+    def _steps(self, low: float, high: float) -> None:
+        """Columns that count steps, behind leaps if the value is between two of them."""
+        feature, piece, x = self.feature, self.piece, self.x
+        step, (first, last) = feature.step or 1.0, feature.steps_between(low, high)
+        if piece.line is None:
+            grid = feature.on_grid(np.arange(first, last + 1))
+            self._levels(grid[np.abs(grid - x) > ON_GRID * np.maximum(step, np.abs(x))])
+            return
+        place = (x - feature.anchor) / step
+        at = np.rint(place)
+        on = feature.is_level or abs(x - feature.on_grid(np.array(at))) <= ON_GRID * max(step, abs(x))
+        ways = ((1.0, max(first, at if on else np.ceil(place))), (-1.0, min(last, at if on else np.floor(place))))
+        gate = self._gate() if on and first <= at <= last and first < last and self.indicated else -1
+        for sign, start in ways:
+            room = (last - start) if sign > 0 else (start - first)
+            if room < 0 or (on and start == at and room == 0):
+                continue
+            behind = gate
+            if not on or start != at:
+                behind = self._leap(float(feature.on_grid(np.array(start))))
+            if room > MANY:
+                self._amount(sign, room * step, behind)
+            elif room > 0:
+                gain, cost = piece.line * sign * step, step / feature.span
+                self._append(_Column(self.i, gain, sign * step, cost, float(room), parent=behind))
+
+    def _leap(self, number: float) -> int:
+        """A column that is 1 if the feature goes to a number."""
+        cost = float(self.feature.differences(np.array([number]), np.array([self.x]))[0])
+        return self._append(_Column(self.i, self.piece.part(np.array([number]))[0] - self.here, number - self.x, cost))
+
+    def _gate(self) -> int:
+        """A column that says that the feature changes, and does nothing by itself."""
+        return self._append(_Column(self.i, np.zeros(len(self.here)), 0.0, 0.0))
+
+    def _amount(self, sign: float, room: float, parent: int) -> None:
+        """A column that runs along a line, in units of the feature's span."""
+        assert self.piece.line is not None
+        span = self.feature.span
+        gain = self.piece.line * sign * span
+        self._append(_Column(self.i, gain, sign * span, 1.0, room / span, integer=False, parent=parent))
+
+
+TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
+#: Ranges are wider than computed by this part of what was added up: far more than rounding, far less than matters.
+OUTWARD = 1e-9
+
+
+@dataclass(frozen=True)
+class ChangeBudget:
+    """Changes whose cost is limited."""
+
+    changes: Changes
+    cost: float
+    distance: str
+    avoid: Sequence[frozenset[int]] = ()
+    tie: float = TIE
+
+    @cached_property
+    def top(self) -> Floats:
+        """Largest amounts of the columns, each by itself; a whole step that costs too much is not taken."""
+        changes = self.changes
+        if not np.isfinite(self.cost):
+            return changes.top
+        most = np.divide(self.cost, changes.cost, out=np.full(len(changes), np.inf), where=changes.cost > 0)
+        most = np.where(changes.integer, np.floor(most * (1 + OUTWARD) + OUTWARD), most)
+        return np.asarray(np.minimum(changes.top, most))
+
+    def most(self, forms: Floats) -> Floats:
+        """An upper bound on ``amounts @ forms``; `forms` has shape (columns, m)."""
+        changes, top = self.changes, self.top
+        if not len(changes):
+            return np.zeros(forms.shape[1])
+        each = np.maximum(forms, 0.0) * top[:, None]
+        values = np.where(changes.parent[:, None] < 0, forms * top[:, None], each)
+        for child in changes.children:
+            values[changes.parent[child]] += values[child]
+            values[child] = 0.0
+        # of each feature the best way to change it, or not to
+        bound = np.maximum.reduceat(np.maximum(values, 0.0), changes.starts, axis=0).sum(axis=0)
+        if self.distance == "l1" and np.isfinite(self.cost):
+            # all of the cost goes where it adds most: the fractional knapsack, which is solved in order of worth
+            paid = np.flatnonzero(changes.cost > 0)
+            worth = forms[paid] / changes.cost[paid, None]
+            order = np.argsort(-worth, axis=0)
+            price = (changes.cost * top)[paid][order]
+            bought = np.clip(self.cost - (np.cumsum(price, axis=0) - price), 0.0, price)
+            most = (bought * np.maximum(np.take_along_axis(worth, order, axis=0), 0.0)).sum(axis=0)
+            bound = np.minimum(bound, most)
+        return np.asarray(bound + OUTWARD * each.sum(axis=0))
+
+
+def unit_ranges(net: FeedForward, budget: ChangeBudget, *, scores: bool = False) -> UnitRanges:
+    """Ranges of the pre-activations, layer by layer; with `scores`, those of the scores last."""
+    changes = budget.changes
+    spread = OUTWARD * np.abs(changes.base)
+    ranges = [(changes.base - budget.most(-changes.gain) - spread, changes.base + budget.most(changes.gain) + spread)]
+    last = None if scores else -1
+    for i, (w, b) in enumerate(zip(net.weights[1:last], net.biases[1:last], strict=True)):
+        least, most = activation_range(net.activations[i], *ranges[-1])
+        up, down = np.maximum(w, 0.0), np.minimum(w, 0.0)
+        low, high = least @ up + most @ down + b, most @ up + least @ down + b
+        size = OUTWARD * (np.maximum(np.abs(least), np.abs(most)) @ np.abs(w) + np.abs(b))
+        if (low < high).any():
+            carried = _carried_back(net, budget, ranges, np.hstack([w, -w]))
+            low, high = np.maximum(low, b - carried[len(b) :]), np.minimum(high, b + carried[: len(b)])
+        ranges.append((low - size, high + size))
+    return ranges
+
+
+def _carried_back(net: FeedForward, budget: ChangeBudget, ranges: UnitRanges, forms: Floats) -> Floats:
+    """Upper bounds on ``a @ forms`` for the activations a of the last layer that `ranges` has, by lines."""
+    const = np.zeros(forms.shape[1])
+    for i in range(len(ranges) - 1, -1, -1):
+        (low, high), up, down = ranges[i], np.maximum(forms, 0.0), np.minimum(forms, 0.0)
+        # a line above the activation, and one below it
+        above = pencil(net.activations[i], -high, -low, mirrored=True)
+        below = pencil(net.activations[i], low, high, mirrored=False)
+        slope_up, slope_down = above.leaning_slope(-high, -low), below.leaning_slope(low, high)
+        const = const - above.height(slope_up) @ up + below.height(slope_down) @ down
+        forms = slope_up[:, None] * up + slope_down[:, None] * down
+        const = const + (net.biases[i] @ forms if i else budget.changes.base @ forms)
+        forms = net.weights[i] @ forms if i else budget.changes.gain @ forms
+    return const + budget.most(forms)
+
+
+def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
+    """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
+    assert isinstance(task.model, Dense)
+    net, pieces = task.model.as_feedforward(), pieces_of(task)
+    if pieces.complaint is not None:
+        raise Unsupported(pieces.complaint)
+    return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]
+
 
 #: Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
 _Sides = list[tuple[Bools, Bools]]
 
 
-class PhaseBinary(NamedTuple):
-    """A binary that says in which phase a unit is, that is on which side of a kink its pre-activation lies."""
-
-    column: int
-    layer: int
-    unit: int
-    value: Floats
-    form: Floats
-    const: float
-    width: float
-    kink: float
-    sign: float
-    weight: float
-
-
 class PhaseBinaries:
-    """All such binaries of a program, as arrays with one entry or row each."""
+    """Binaries that say in which phase a unit is, that is on which side of a kink its pre-activation lies."""
 
-    def __init__(self, binaries: Sequence[PhaseBinary], activations: Sequence[str]) -> None:
-        arrays = [np.array(part) for part in zip(*binaries, strict=True)]
-        self.column, self.layer, self.unit, self.value, self.form = arrays[:5]
-        self.const, self.width, self.kink, self.sign, self.weight = arrays[5:]
+    def __init__(self, binaries: Sequence[tuple[Any, ...]], columns: int, activations: Sequence[str]) -> None:
+        # the unit's activation is ``scale * v[own]``, its pre-activation ``form @ v + const`` in a range of this width
+        forms, *others = zip(*binaries, strict=True)
+        arrays = [np.array(part) for part in others]
+        self.column, self.layer, self.unit, self.own, self.scale, self.const = arrays[:6]
+        self.width, self.kink, self.sign, self.weight = arrays[6:]
+        self.form = np.zeros((len(forms), columns))
+        for row, form in zip(self.form, forms, strict=True):  # later columns are not in it
+            row[: len(form)] = form
         self.groups = [(name, np.flatnonzero(self.layer == i)) for i, name in enumerate(activations)]
 
     def gaps(self, v: Floats) -> Floats:
@@ -52,7 +289,7 @@ class PhaseBinaries:
         z = self.form @ v + self.const
         for name, own in self.groups:
             z[own] = activate(name, z[own])
-        return np.asarray(np.abs(self.value @ v - z) * self.weight)
+        return np.asarray(np.abs(self.scale * v[self.own] - z) * self.weight)
 
 
 @dataclass(frozen=True)
@@ -60,18 +297,6 @@ class ChangeProgram(Program):
     """The program of a change of one input; its first columns are those of the changes."""
 
     phases: PhaseBinaries | None = None
-
-
-class _Writer(ProgramBuilder):
-    """A builder that knows how many columns there will be, since forms have an entry for each."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__()
-        self.total, self.phases = total, list[PhaseBinary]()
-
-    def finish_changes(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
-        phases = PhaseBinaries(self.phases, activations) if self.phases else None
-        return ChangeProgram(**vars(self.finish(cost).scaled_rows()), phases=phases)
 
 
 @dataclass(frozen=True)
@@ -82,7 +307,7 @@ class Contrast:
     const: Floats
 
     @classmethod
-    def of(cls, net: FeedForward, wanted: int) -> Contrast:
+    def of(cls, net: FeedForward, wanted: int) -> Self:
         """What the scores of a network are compared by."""
         outputs, sign = net.weights[-1].shape[1], 1.0 if wanted == 1 else -1.0
         if outputs == 1:
@@ -124,109 +349,49 @@ def gainful_sides(net: FeedForward, goal: Contrast) -> _Sides:
     return found[::-1]
 
 
-def count_columns(net: FeedForward, ranges: UnitRanges, needs: _Sides) -> int:
-    """How many columns `write_units` will add."""
-    count = 0
-    for name, (low, high), (large, small) in zip(net.activations, ranges, needs, strict=False):
-        unsettled = np.isnan(_straight_line(name, low, high)[0])
-        count += int(unsettled.sum())
-        if name == "hard_tanh":
-            count += int((unsettled & large & (low < -1)).sum() + (unsettled & small & (high > 1)).sum())
-        else:
-            count += int((unsettled & large).sum())
-    return count
-
-
 def write_units(
-    writer: _Writer, net: FeedForward, changes: Changes, ranges: UnitRanges, needs: _Sides, goal: Contrast
-) -> tuple[Floats, Floats]:
-    """Write the hidden units; returns the scores as ``form @ v + const``, `form` of shape (outputs, columns)."""
-    form, const = np.zeros((len(changes.base), writer.total)), changes.base
-    form[:, : len(changes)] = changes.gain.T
+    writer: ProgramBuilder, net: FeedForward, changes: Changes, ranges: UnitRanges, goal: Contrast
+) -> tuple[Floats, Floats, list[tuple[Any, ...]]]:
+    """Write the hidden units; returns the scores as ``form @ v + const``, and the phases."""
+    form, const, phases = np.zeros((len(changes.base), len(writer.low))), changes.base, list[tuple[Any, ...]]()
+    form[:, : len(changes)], needs = changes.gain.T, gainful_sides(net, goal)
     for i, (name, weight) in enumerate(zip(net.activations, goal.weights(net), strict=True)):
         (low, high), (large, small) = ranges[i], needs[i]
         slope, height = _straight_line(name, low, high)
         unsettled, slope = np.flatnonzero(np.isnan(slope)).tolist(), np.nan_to_num(slope)
-        after, after_const = slope[:, None] * form, slope * const + height
         least, most = activation_range(name, low, high)
+        scales = power_above(np.maximum(np.abs(least), np.abs(most))).tolist()
+        own = dict.fromkeys(unsettled, 0)
         for k in unsettled:
-            scale = float(power_above(max(abs(least[k]), abs(most[k]))))
-            a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
-            after[k, a] = scale
-            ends = float(low[k]), float(high[k])
-            unit = _Unit(writer, (i, k), a, scale, form[k], float(const[k]), *ends, float(weight[k]))
-            if name == "hard_tanh":
-                unit.add_clip(large=bool(large[k]), small=bool(small[k]))
-            else:
-                unit.add_kink(0.0 if name == "relu" else LEAKY_SLOPE, large=bool(large[k]), small=bool(small[k]))
-        form, const = net.weights[i + 1].T @ after, after_const @ net.weights[i + 1] + net.biases[i + 1]
-    return form, const
-
-
-@dataclass(frozen=True)
-class _Unit:
-    """Rows between the activation of a unit, ``scale * v[a]``, and its pre-activation, ``form @ v + const``."""
-
-    writer: _Writer
-    place: tuple[int, int]
-    a: int
-    scale: float
-    form: Floats
-    const: float
-    low: float
-    high: float
-    weight: float
-
-    def phase(self, kink: float, sign: float) -> int:
-        """A binary that says on which side of a kink the unit is."""
-        column, value = self.writer.binary(), np.zeros(self.writer.total)
-        value[self.a] = self.scale
-        width = self.high - self.low
-        phase = PhaseBinary(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
-        self.writer.phases.append(phase)
-        return column
-
-    def at_most(self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0) -> None:
-        """Bound the activation by slope * z + height + when[1] * v[when[0]]; with sign -1 both sides are negated."""
-        values = -slope * self.form
-        values[self.a] += self.scale
-        if when is not None:
-            values[when[0]] -= sign * when[1]
-        side = slope * self.const + sign * height
-        self.writer.row(None, values, *((-np.inf, side) if sign > 0 else (side, np.inf)))
-
-    def add_kink(self, slope: float, *, large: bool, small: bool) -> None:
-        """Relu, or leaky relu with its slope left of 0: the larger of two lines."""
-        if small:
-            self.at_most(1.0, 0.0, sign=-1.0)
-            if slope:
-                self.at_most(slope, 0.0, sign=-1.0)
-        if large:
-            alive, rest = self.phase(0.0, 1.0), 1 - slope
-            self.at_most(1.0, -rest * self.low, (alive, rest * self.low))
-            self.at_most(slope, 0.0, (alive, rest * self.high))
-
-    def add_clip(self, *, large: bool, small: bool) -> None:
-        """Hard tanh: at most max(z, -1) and, mirrored, at least min(z, 1); its other ends are those of its column."""
-        for needed, sign, low, high in ((large, 1.0, self.low, self.high), (small, -1.0, -self.high, -self.low)):
-            if needed and low >= -1:
-                self.at_most(1.0, 0.0, sign=sign)
-            elif needed:
-                free = self.phase(-sign, sign)  # 1: at most z, 0: at most -1
-                self.at_most(1.0, -1 - low, (free, 1 + low), sign)
-                self.at_most(0.0, -1.0, (free, min(high, 1.0) + 1), sign)
+            scale, ends, clips = scales[k], (float(low[k]), float(high[k])), name == "hard_tanh"
+            own[k] = a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
+            columns = np.flatnonzero(form[k])
+            affine = columns, form[k, columns], float(const[k])
+            for sign in (-1.0, 1.0) if clips else (1.0, -1.0):
+                if not (small[k] if sign > 0 else large[k]):
+                    continue
+                # beyond its other end a clip is that end, as the column of the activation says
+                at = ends if not clips else (max(ends[0], -1.0), ends[1]) if sign > 0 else (ends[0], min(ends[1], 1.0))
+                binary = writer.bound_activation(a, sign, affine, name, *at, scale=scale)
+                if binary is not None:
+                    kink, way = (sign, -sign) if clips else (0.0, 1.0)
+                    unit = binary, i, k, a, scale, affine[2], ends[1] - ends[0], kink, way, float(weight[k])
+                    phases.append((form[k], *unit))
+        after = np.zeros((len(low), len(writer.low)))
+        after[:, : form.shape[1]] = slope[:, None] * form
+        after[unsettled, list(own.values())] = [scales[k] for k in unsettled]
+        form, const = net.weights[i + 1].T @ after, (slope * const + height) @ net.weights[i + 1] + net.biases[i + 1]
+    return form, const, phases
 
 
 def _straight_line(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Slope and height of an activation that is a straight line on a range; slope NaN where it is not."""
-    nothing = np.zeros_like(low)
-    if name == "identity":
-        return nothing + 1.0, nothing
-    if name == "hard_tanh":
-        flat = (low >= 1) | (high <= -1)
-        slope = np.where(flat, 0.0, np.where((low >= -1) & (high <= 1), 1.0, np.nan))
-        return slope, np.where(flat, np.where(low >= 1, 1.0, -1.0), 0.0)
-    return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
+    kinks = {"identity": (), "hard_tanh": (-1.0, 1.0)}.get(name, (0.0,))
+    bent, middle = np.zeros(len(low), dtype=bool), 0.5 * (low + high)
+    for kink in kinks:
+        bent |= (low < kink) & (kink < high)
+    slope = derivative(name, middle)
+    return np.where(bent, np.nan, slope), np.where(bent, 0.0, activate(name, middle.copy()) - slope * middle)
 
 
 NOTHING = 1e-9  # amounts and costs below this are rounding of the solver, and taken for 0
@@ -241,6 +406,11 @@ class Effect:
     goal: Contrast
     distance: str
     avoid: Sequence[frozenset[int]] = ()
+
+    @property
+    def tie(self) -> float:
+        """How much the sum of all differences counts besides the cost."""
+        return 0.0 if self.distance == "l1" else TIE
 
     def round_amounts(self, values: Floats) -> Floats | None:
         """Amounts that can be taken, near the values of the first columns; None if they would change too much."""
@@ -285,66 +455,48 @@ class Effect:
         return found[:-1]
 
 
-_Sets = tuple[frozenset[int], ...]
-TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
-
-
-def cheapest_program(
-    net: FeedForward,
-    budget: ChangeBudget,
-    goal: Contrast,
-    margin: float,
-    avoid: _Sets = (),
-    ranges: UnitRanges | None = None,
-    tie: float = TIE,
+def change_program(
+    net: FeedForward, budget: ChangeBudget, goal: Contrast, margin: float | None, ranges: UnitRanges | None = None
 ) -> ChangeProgram:
-    """Least cost with at least this margin; the first columns are the changes."""
-    ranges, needs = unit_ranges(net, budget) if ranges is None else ranges, gainful_sides(net, goal)
-    changes, largest = budget.changes, budget.distance == "linf"
-    writer = _Writer(len(changes) + largest + count_columns(net, ranges, needs))
-    writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
-    cost = np.zeros(writer.total)
-    cost[: len(changes)] = changes.cost * (tie if largest else 1.0)
+    """Least cost with at least this margin; or (None) the largest margin, as the least negative of a column.
+
+    The first columns are the changes; that of the margin follows.
+    """
+    widest, changes = margin is None, budget.changes
+    ranges = unit_ranges(net, budget, scores=widest) if ranges is None else ranges
+    largest, t = budget.distance == "linf" and not widest, len(changes)
+    writer = ProgramBuilder()
+    writer.columns(np.zeros(t), budget.top, integer=changes.integer)
+    if widest:
+        low, high = ranges[-1]
+        up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
+        least, most = low @ up + high @ down + goal.const, high @ up + low @ down + goal.const
+        writer.column(float(least.min()), float(most.min()))
     if largest:
-        t = writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
-        cost[t] = 1.0
+        writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
         for columns in _by_feature(budget):
             writer.sparse({t: -1.0, **dict(zip(columns, changes.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
-    form, const = write_units(writer, net, changes, ranges, needs, goal)
+    form, const, phases = write_units(writer, net, changes, ranges, goal)
+    cost = np.zeros(len(writer.low))
+    if not widest:
+        cost[:t] = changes.cost * (budget.tie if largest else 1.0)
+    if widest or largest:
+        cost[t] = -1.0 if widest else 1.0
     for signs, offset in zip(goal.signs.T, goal.const, strict=True):
-        writer.row(None, signs @ form, margin - float(signs @ const + offset), np.inf)
-    _write_changes(writer, budget, avoid)
-    if not largest and np.isfinite(budget.cost):
+        values = signs @ form + (cost if widest else 0.0)
+        writer.row(None, values, (margin or 0.0) - float(signs @ const + offset), np.inf)
+    _write_changes(writer, budget)
+    if not largest and not widest and np.isfinite(budget.cost):
         writer.row(None, cost.copy(), -np.inf, budget.cost)
-    return writer.finish_changes(cost, net.activations)
-
-
-def widest_program(net: FeedForward, budget: ChangeBudget, goal: Contrast, avoid: _Sets = ()) -> ChangeProgram:
-    """Largest margin, as the least negative of it: the last of its first ``len(changes) + 1`` columns."""
-    ranges, needs = unit_ranges(net, budget, scores=True), gainful_sides(net, goal)
-    changes = budget.changes
-    writer = _Writer(len(changes) + 1 + count_columns(net, ranges, needs))
-    writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
-    low, high = ranges[-1]
-    up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
-    least, most = low @ up + high @ down + goal.const, high @ up + low @ down + goal.const
-    t = writer.column(float(least.min()), float(most.min()))
-    form, const = write_units(writer, net, changes, ranges, needs, goal)
-    for signs, offset in zip(goal.signs.T, goal.const, strict=True):
-        values = signs @ form
-        values[t] -= 1.0
-        writer.row(None, values, -float(signs @ const + offset), np.inf)
-    _write_changes(writer, budget, avoid)
-    cost = np.zeros(writer.total)
-    cost[t] = -1.0
-    return writer.finish_changes(cost, net.activations)
+    binaries = PhaseBinaries(phases, len(cost), net.activations) if phases else None
+    return ChangeProgram(**vars(writer.finish(cost).scaled_rows()), phases=binaries)
 
 
 def _by_feature(budget: ChangeBudget) -> list[list[int]]:
     return [list(range(a, b)) for a, b in itertools.pairwise([*budget.changes.starts.tolist(), len(budget.changes)])]
 
 
-def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:
+def _write_changes(writer: ProgramBuilder, budget: ChangeBudget) -> None:
     """Of the ways to change a feature at most one; no child without its parent; and what must not change together."""
     changes, top = budget.changes, budget.top
     if (changes.integer & (changes.parent < 0)).any():
@@ -355,7 +507,7 @@ def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:
     for child in changes.children.tolist():
         writer.sparse({child: 1.0, int(changes.parent[child]): -float(top[child])}, -np.inf, 0.0)
     changeable = set(changes.feature.tolist())
-    for features in avoid:
+    for features in budget.avoid:
         if features <= changeable:  # otherwise one of them stays as it is anyway
             indicators = np.flatnonzero((changes.parent < 0) & np.isin(changes.feature, list(features)))
             writer.sparse(dict.fromkeys(indicators.tolist(), 1.0), -np.inf, len(features) - 1.0)
@@ -365,7 +517,7 @@ def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:
 CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 
-def climb_margin(effect: Effect, margin: float, deadline: float) -> Floats | None:
+def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
     """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
     amounts, paid = np.zeros(len(effect.changes)), 0.0
     reached = effect.margin(amounts)[0]

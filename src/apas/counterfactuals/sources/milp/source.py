@@ -12,17 +12,10 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_number
-from apas.counterfactuals.search.observed_split import quick_encoder
+from apas.counterfactuals.search.stacked import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
-from apas.counterfactuals.sources.milp.changes import (
-    ChangeBudget,
-    UnitRanges,
-    network_of,
-    possible_changes,
-    unit_ranges,
-)
-from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect, climb_margin
+from apas.counterfactuals.sources.milp.program import NOTHING, ChangeBudget, ChangeProgram, Contrast, Effect, UnitRanges
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
@@ -61,7 +54,9 @@ class BudgetedSearch:
         if best.complete:
             return best
         if best.values is None:  # some point, within the limit or not
-            amounts = None if self.beyond.values is not None else climb_margin(self.effect, self.margin, self.deadline)
+            amounts = (
+                None if self.beyond.values is not None else programs.climb(self.effect, self.margin, self.deadline)
+            )
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improve(best)
@@ -98,21 +93,19 @@ class BudgetedSearch:
 
     @property
     def _limit(self) -> float:
-        slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.changes)
-        return self.budget * (1 + NOTHING) + NOTHING + slack
+        return self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes)
 
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
-        of, avoid = self.effect, tuple(self.effect.avoid)
-        return programs.cheapest_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
+        return programs.change_program(self.effect.net, self._change_budget, self.effect.goal, self.margin, ranges)
 
     @property
     def _change_budget(self) -> ChangeBudget:
-        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance)
+        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance, self.effect.avoid)
 
     def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
         cost, total = self.effect.cost(amounts)
-        return cost if self.effect.distance == "l1" else cost + TIE * total
+        return cost + self.effect.tie * total
 
     def _improve(self, best: Incumbent) -> Incumbent:
         """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
@@ -137,7 +130,7 @@ class BudgetedSearch:
 
     def narrow_ranges(self) -> UnitRanges | None:
         """Ranges of units that take the program into account; None if that leaves nothing."""
-        ranges = unit_ranges(self.effect.net, self._change_budget)
+        ranges = programs.unit_ranges(self.effect.net, self._change_budget)
         program = self._program(ranges)
         for _ in range(ROUNDS):
             if not self._tighten_ranges(program, ranges):
@@ -221,20 +214,19 @@ class NearestPoint:
     cost: float
 
 
+#: A network behind preprocessing, and what each feature adds to the pre-activations of its first layer.
+Network = tuple[FeedForward, Sequence[Piece | None]]
+
+
 class Nearest:
     """Cheapest changes of the input of a search; with `cuts` the scores are such, of which the model knows nothing."""
 
     def __init__(
-        self,
-        search: Search,
-        net: FeedForward,
-        parts: Sequence[Piece | None],
-        time_limit: float,
-        rough: bool = False,
-        cuts: Contrast | None = None,
+        self, search: Search, network: Network, time_limit: float, rough: bool = False, cuts: Contrast | None = None
     ) -> None:
-        self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, rough
-        self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
+        (net, parts), self.search, self.time_limit, self.rough = network, search, time_limit, rough
+        self.net, self.parts = net, parts
+        self.changes = programs.possible_changes(search, parts, net.weights[0], net.biases[0])
         self.cuts = cuts is not None
         self.goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
@@ -259,9 +251,12 @@ class Nearest:
 
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
-        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
-        program = programs.widest_program(self.net, budget, self.goal, self.search.avoid)
-        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
+        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance, self.search.avoid)
+        program = programs.change_program(self.net, budget, self.goal, None)
+        deadline, allowance = (
+            self._deadline(),
+            ALLOWANCE * self.goal.size(self.net, programs.unit_ranges(self.net, budget)),
+        )
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
             amounts = self.effect.round_amounts(advice.point)
@@ -299,12 +294,12 @@ class Nearest:
 
     def _lower_bound(self, cost: float) -> float:
         """No allowed row of the class, different from those found, costs less than this; 0 where nothing was proved."""
-        task, net, goal, avoid = self.search.task, self.net, self.goal, self.search.avoid
+        task, net, goal = self.search.task, self.net, self.goal
         count = len(task.space) if task.distance == "l1" else 1  # the program adds up what "l1" is the mean of
         cost, deadline = count * cost, self._deadline()
         limit = cost * (1 + NOTHING) + NOTHING
-        budget = ChangeBudget(self.changes, limit, task.distance)
-        ranges, pieces = unit_ranges(net, budget), pieces_of(task)
+        budget = ChangeBudget(self.changes, limit, task.distance, self.search.avoid, tie=0.0)
+        ranges, pieces = programs.unit_ranges(net, budget), pieces_of(task)
         # how far a feature may be from where the program has it, which takes it to be on a step before and after
         sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
         beside = 2 * ON_GRID * sizes
@@ -315,7 +310,7 @@ class Nearest:
         encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
         margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
         for cases in CASES:
-            program = programs.cheapest_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
+            program = programs.change_program(net, budget, goal, margin, ranges)
             bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
             if bound >= cost * (1 - CLOSED):
                 break
@@ -442,8 +437,8 @@ class MilpSource:
 
     def candidates(self, search: Search, *, rough: bool = False) -> Iterator[Candidate]:
         """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
-        net, parts = search.task.once("milp/network", lambda: network_of(search.task))
-        nearest = Nearest(search, net, parts, self.time_limit, rough)
+        network = search.task.once("milp/network", lambda: programs.network_of(search.task))
+        nearest = Nearest(search, network, self.time_limit, rough)
         if search.task.unshifted:
             return nearest.row()
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
@@ -478,20 +473,12 @@ class MilpSource:
                 break
             found = further
             slack = yield Candidate(found.point, final=False)
-        last = found if slack is None else bracket.passing
-        if last is not None:
+        last, growth = found if slack is None else bracket.passing, FIRST_GROWTH
+        while last is not None:  # then candidates with margins that grow slowly at first, and faster later
             yield Candidate(last.point)
-            yield from self._growing_margins(nearest, last)
-
-    def _growing_margins(self, nearest: Nearest, found: NearestPoint) -> Iterator[Candidate]:
-        """Candidates with margins that grow slowly at first, then faster."""
-        growth, last = FIRST_GROWTH, found if found.margin <= self.max_margin else None
-        while last is not None:
             margin = last.margin + max(growth * last.margin, LEAST_STEP)
             growth = min(2 * growth, LAST_GROWTH)
             last = nearest.at(margin) if margin <= self.max_margin else None
-            if last is not None:
-                yield Candidate(last.point)
 
 
 def _largest(nearest: Nearest) -> Iterator[Candidate]:
