@@ -124,6 +124,8 @@ def commands(block: Block) -> list[str]:
 
 
 def tidy(text: str) -> str:
+    """The text without spaces at ends; what stands beyond 12 digits of what a library fitted depends on the machine."""
+    text = re.sub(r"\b\d+\.\d{13,}\b", lambda number: f"{float(number[0]):.12g}", text)
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()).rstrip()
 
 

@@ -276,3 +276,14 @@ def test_against_an_exact_solver(refits):
         assert grid.search.cost(rows[0]) >= least - 1e-5  # in millionths, of which each feature may round one
         optimal += grid.search.cost(rows[0]) <= least + 1e-5
     assert optimal >= 5
+
+
+def test_agreement_beyond_the_usual_is_no_uncertainty():
+    sure = np.array([2.0] * 30 + [40.0] * 10)  # accepted by all, by ten far more than usual
+    doubtful = np.array([2.0] * 39 + [0.1])
+    mean, sd, least = spread(np.stack([sure, doubtful], axis=1), scale=2.0)
+    assert (mean / sd)[0] > (mean / sd)[1]
+    assert sure.mean() / sure.std(ddof=1) < doubtful.mean() / doubtful.std(
+        ddof=1
+    )  # as margins are, the other way round
+    assert least.tolist() == [2.0, 0.1]
