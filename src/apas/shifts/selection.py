@@ -1,5 +1,7 @@
 """Which parameters a shift set moves, and how far each moves when delta is 1."""
 
+from __future__ import annotations
+
 import math
 import re
 from abc import ABC, abstractmethod
