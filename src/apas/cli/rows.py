@@ -82,7 +82,9 @@ class CsvTable:
     def _lines(self) -> Iterator[list[str]]:
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
-                yield from ([from_csv(cell.strip()) for cell in line] for line in csv.reader(file) if line)
+                for line in csv.reader(file):
+                    if line:
+                        yield [from_csv(cell.strip()) for cell in line]
         except OSError as error:
             raise InputError(f"{self.path} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
