@@ -136,7 +136,7 @@ class SetBySettings(EqualByContent):
         """The set that a file describes."""
         names = [f.name for f in fields(cls) if f.init]
         about.only("kind", *names)
-        readers = {name: _READERS.get(f"{cls.kind} {name}") or _READERS[name] for name in names}
+        readers = {name: _READERS.get(f"{cls.kind} {name}") or _READERS.get(name) or Fields.any for name in names}
         return cls(**{name: read(about, name) for name, read in readers.items()})
 
     def __repr__(self: Any) -> str:
