@@ -8,7 +8,7 @@ import pytest
 
 from apas import FeedForward, LinfShifts
 from apas.certification import certificate
-from apas.certification.certificate import confirmed_witness
+from apas.certification.certificate import CornerShift, KeptShift, confirmed_witness
 from apas.certification.question import Question
 from apas.shifts.geometry import inside_box
 from apas.worst_case.exact_arithmetic import exact_sign
@@ -31,6 +31,22 @@ def test_keeps_the_very_parameters():
     assert found.delta == 0.75
     assert (found.parameters(LINEAR) == [0.25, -0.75]).all()
     assert found.margin(LINEAR, [[1.0]], 1) == -0.5
+
+
+def test_kept_shifts_hash_what_they_keep():
+    # equal ones alike, -0.0 and 0.0 too; different ones apart, so that a set of many takes no time
+    values = np.random.default_rng(0).normal(size=(50, 3))
+    kept = [KeptShift(0.5, row) for row in values] + [KeptShift(0.5, row.copy()) for row in values]
+    assert len(set(kept)) == len({hash(one) for one in kept}) == 50
+    below, above = KeptShift(0.5, np.array([-0.0])), KeptShift(0.5, np.array([0.0]))
+    assert below == above
+    assert hash(below) == hash(above)
+    corners = [CornerShift(LinfShifts(), 0.5, np.array(signs, dtype=np.int8)) for signs in ([0, -1], [0, 1], [0, -1])]
+    assert corners[0] == corners[2] != corners[1]
+    assert len({hash(one) for one in corners}) == 2
+    assert kept[0] != KeptShift(0.25, values[0])
+    assert above != CornerShift(LinfShifts(), 0.5, np.zeros(1, dtype=np.int8))
+    assert corners[0] != CornerShift(LinfShifts(relative=True), 0.5, corners[0].signs)
 
 
 def test_the_last_bit_outside_is_outside():

@@ -174,7 +174,7 @@ def test_counterfactuals_are_tested_on_draws_of_their_own(tmp_path):
     net = network(feature_names=list("abcd"))
     start = X[net.margin(X, 1) < 0][:2]
     space = apas.FeatureSpace([apas.Feature(name, low=-3, high=3) for name in "abcd"])
-    ask = {"space": space, "source": "milp", "rng": "derived", "method": Sampling(n_samples=9500), "k": 2}
+    ask = {"space": space, "source": "milp", "rng": "derived", "method": Sampling(n_samples=14_000), "k": 2}
     found = apas.generate(net, start, 0.02, **ask)
     certificates = found.certificates
     assert found.found.all()

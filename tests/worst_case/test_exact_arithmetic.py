@@ -48,8 +48,8 @@ def layers(rng, sizes, spread):
 
 @pytest.mark.parametrize("activation", sorted(PIECEWISE_LINEAR))
 @pytest.mark.parametrize("spread", [(0, 0), (-1, 1), (-8, 6)])
-def test_many_weights_equal_fractions(activation, spread):
-    # of similar sizes and of very different ones; without the denormals, which are too far
+def test_weights_side_by_side_equal_fractions(activation, spread):
+    # layers large enough to be packed, of similar sizes and of very different ones; without the denormals, too far apart
     rng = np.random.default_rng(1)
     for sizes in [(40, 13, 1), (9, 60, 30, 3)]:
         weights, biases = layers(rng, sizes, spread)

@@ -131,11 +131,18 @@ class _KeptMoves:
     def to_dict(self) -> dict[str, Any]:
         """What is needed to replay it, as JSON values."""
 
+    @property
+    @abstractmethod
+    def _kept(self) -> NDArray[Any]:
+        """The numbers it is kept as."""
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _KeptMoves) and self.to_dict() == other.to_dict() and bool(self.shifts == other.shifts)
+        if not isinstance(other, _KeptMoves) or type(self) is not type(other) or self.delta != other.delta:
+            return False
+        return np.array_equal(self._kept, other._kept) and bool(self.shifts == other.shifts)
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self.delta))
+        return hash((type(self).__name__, self.delta, (self._kept + 0).tobytes()))  # -0.0, equal to 0.0, made 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +165,10 @@ class KeptShift(_KeptMoves):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
+
+    @property
+    def _kept(self) -> Floats:
+        return self.values
 
     def moved(self, model: Any) -> Floats:
         """What moves in the set, where the shift has moved it to."""
@@ -196,6 +207,10 @@ class CornerShift(_KeptMoves):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "signs", read_only(self.signs, np.int8))
+
+    @property
+    def _kept(self) -> NDArray[np.int8]:
+        return self.signs
 
     def moved(self, model: Any) -> Floats:
         """What moves in the set, where the shift has moved it to: the parameters."""

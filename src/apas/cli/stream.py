@@ -190,7 +190,8 @@ def stream(
     question = {"counts": counts, "lines": lines, "seed": entropy_of(asked.get("rng"))}
     question |= {"version of apas": __version__, **{name: digest_of(path) for name, path in files.items()}}
     question |= {f"`{key}`": json.dumps(value, default=repr) for key, value in told.items() if key != "rng"}
-    question |= {"`rng`": repr(asked.get("rng")), "rows": (total := len(source)) * lines}
+    total = len(source)
+    question |= {"`rng`": repr(asked.get("rng")), "rows": total * lines}
     if not total:
         raise InputError("there are no rows to ask about; the file must hold some.")
     assert where.out is not None

@@ -465,7 +465,7 @@ def _there(net: Predicts, points: Any, target: Any) -> tuple[Any, Array, Bools]:
         table = check_matrix(points, width, None)
     except InputError as error:
         raise InputError(str(error).replace("`X`", "`points`")) from None
-    there = ~missing_cells(table).all(axis=1)
+    there: Bools = np.asarray(~missing_cells(table).all(axis=1))
     labels = check_target(net, np.empty((len(there), 0)), target)
     return (table.iloc[there] if is_frame(table) else table[there]), labels[there], there
 

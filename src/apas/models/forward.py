@@ -279,11 +279,10 @@ def gradients(
     margins, found = np.empty(len(X)), np.empty(X.shape if by_input else (len(X), len(net.parameters)))
     for rows, weights, biases in _blocks(net, X, moves):
         margins[rows], enters, slopes, g = _forward(net, X[rows], wanted[rows], weights, biases)
-        tensors = (
-            [] if by_input else net.parameters.split(found[rows])
-        )  # views, filled from the last layer to the first
+        # views, filled from the last layer to the first
+        tensors = [] if by_input else net.parameters.split(found[rows])
         for i in reversed(range(len(weights))):
-            if tensors:
+            if not by_input:
                 np.multiply(enters[i][:, :, None], g[:, None, :], out=tensors[2 * i])
                 tensors[2 * i + 1][...] = g
             if i or by_input:

@@ -139,7 +139,7 @@ class SetBySettings(EqualByContent):
         kind: Any = cls
         names = [f.name for f in fields(kind) if f.init]
         about.only("kind", *names)
-        readers = {name: _READERS.get(f"{kind.kind} {name}") or _READERS[name] for name in names}
+        readers = {name: _READERS.get(f"{kind.kind} {name}") or _READERS.get(name) or Fields.any for name in names}
         return cls(**{name: read(about, name) for name, read in readers.items()})
 
     def __repr__(self: Any) -> str:

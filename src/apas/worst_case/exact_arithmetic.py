@@ -10,12 +10,14 @@ from operator import lshift, mul
 
 import numpy as np
 
-from apas._typing import Floats
+from apas._typing import Floats, Integers
 from apas.errors import Unsupported
 from apas.models.forward import inner_names, shape_of, units_of
 
 #: Activations that map rational numbers to rational numbers.
 PIECEWISE_LINEAR = frozenset({"relu", "leaky_relu", "hard_tanh", "identity"})
+#: From so many weights on they are packed.
+PACKED = 512
 #: Numbers together with the power of two that they are multiples of.
 _Scaled = tuple[list[int], int]
 _Tensors = Sequence[Floats]
@@ -66,9 +68,23 @@ def _layer(numbers: list[int], power: int, w: Floats, b: Floats) -> _Scaled:
     # the bias is the weight of an input that is always 1, which must be a multiple of the power too
     numbers, power = [numbers[i] << max(power, 0) for i in live], min(power, 0)
     numbers.append(1 << -power)
-    columns, scale = _integers(np.vstack([w[live], b]).T)
-    ends = range(0, len(columns), len(numbers))
-    return [sum(map(mul, numbers, columns[i : i + len(numbers)])) for i in ends], power + scale
+    weights = np.vstack([w[live], b])
+    whole, up, scale = _mantissas(weights)
+    if weights.size < PACKED or up.max() > 63:  # too few, or too far apart for two words each: number by number
+        columns, ends = _shifted(whole.T, up.T), range(0, weights.size, len(numbers))
+        return [sum(map(mul, numbers, columns[i : i + len(numbers)])) for i in ends], power + scale
+    # Kronecker substitution: the weights of an input stand side by side in one long integer, so that one product takes
+    # the place of one per unit. Slots are wide enough for any sum, and what is added keeps them from borrowing: half of
+    # two words to each weight, half a slot to each sum.
+    slot = -(-(sum(map(abs, numbers)).bit_length() + 129) // 64)
+    packed = np.zeros((*weights.shape, slot), dtype="<u8")
+    packed[..., 0] = whole.view(np.uint64) << up.astype(np.uint64)
+    packed[..., 1] = ((whole >> (63 - up)) >> 1).view(np.uint64) ^ np.uint64(1 << 63)  # in two steps: none is by 64
+    long = [int.from_bytes(row.tobytes(), "little") for row in packed]
+    step, more = 8 * slot, (1 << (64 * slot - 1)) + (sum(numbers) << 127)
+    halves = int.from_bytes((b"\0" * (step - 1) + b"\x80") * len(b), "little")
+    sums = (sum(map(mul, numbers, long)) + halves).to_bytes(step * len(b), "little")
+    return [int.from_bytes(sums[i : i + step], "little") - more for i in range(0, len(sums), step)], power + scale
 
 
 def is_piecewise_linear(activations: Iterable[str]) -> bool:
@@ -100,8 +116,17 @@ def _activate(name: str, numbers: list[int], power: int) -> _Scaled:
 
 def _integers(array: Floats) -> _Scaled:
     """Whole numbers n, in C order, and one power p such that the array is n * 2**p exactly."""
+    whole, up, power = _mantissas(array)
+    return _shifted(whole, up), power
+
+
+def _shifted(whole: Integers, up: Integers) -> list[int]:
+    return list(map(lshift, whole.ravel().tolist(), up.ravel().tolist()))
+
+
+def _mantissas(array: Floats) -> tuple[Integers, Integers, int]:
+    """Whole numbers n of at most 53 bits, how far each is shifted up, and one power p: n * 2**(up + p) is the array."""
     fractions, exponents = np.frexp(array)
     whole, used = (fractions * 2.0**53).astype(np.int64), fractions != 0
     least = int(exponents.min(where=used, initial=2000))  # the exponent of 0 is 0, whatever the others are
-    up = np.where(used, exponents - np.int64(least), 0)
-    return list(map(lshift, whole.ravel().tolist(), up.ravel().tolist())), least - 53
+    return whole, np.where(used, exponents - np.int64(least), 0), least - 53

@@ -307,9 +307,20 @@ class LoadOptions:
                 raise InputError(f"`{name}` of load_model is {value!r}, but {path} says {shown!r}; leave it out.")
         return model
 
-    def network(self, path: Path, weights: Any, biases: Any, *, kind: Any = FeedForward, **told: Any) -> FeedForward:
-        """Make a network of what a file holds (some of it is `told` there) and what the user says about the rest."""
-        hidden, activation, output = len(weights) - 1, told.get("activation"), told.get("output")
+    def network(
+        self,
+        path: Path,
+        weights: Sequence[Any],
+        biases: Sequence[Any],
+        *,
+        activation: Sequence[str] | None = None,
+        output: str | None = None,
+        classes: Sequence[Any] | None = None,
+        dtype: str = "float64",
+        kind: type[FeedForward] = FeedForward,
+    ) -> FeedForward:
+        """Make a network of what a file holds and what the user says about the rest."""
+        hidden = len(weights) - 1
         if activation is None and self.activation is None and hidden:
             raise InputError(
                 f"`activation` of load_model must say what is computed between the {hidden + 1} layers, which {path} "
@@ -331,8 +342,8 @@ class LoadOptions:
         fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen}
         fields["activation"] = activation if activation is not None else self.activation if hidden else ()
         fields["threshold"] = 0.5 if self.threshold is None else self.threshold
-        fields["classes"] = self.classes if told.get("classes") is None else told["classes"]
-        fields |= {"dtype": told.get("dtype", "float64"), "feature_names": self.feature_names}
+        fields["classes"] = self.classes if classes is None else classes
+        fields |= {"dtype": dtype, "feature_names": self.feature_names}
         return self.confirm(path, build_network(path, fields, kind))
 
 

@@ -325,7 +325,7 @@ def chosen_output(module: Any, output: str | None) -> str:
             'apas.as_model(module, output=...) with "logit", "probability", "logits" or "probabilities" (a probability '
             "read as a logit would certify everything)."
         )
-    if output is not None and output not in OTHER:
+    if output is not None and output not in tuple(OTHER):
         raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OTHER))}, got {output!r}.")
     if output is not None and told is not None and output != told:
         why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
