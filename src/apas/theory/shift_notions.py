@@ -190,7 +190,7 @@ class NaturalEvidence:
 
 
 def _columns() -> list[str]:
-    return [field.name for field in fields(NaturalEvidence) if field.type == Floats]
+    return [field.name for field in fields(NaturalEvidence) if field.type == "Floats"]
 
 
 def is_naturally_occurring(
