@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -135,3 +136,36 @@ def test_source_files_have_a_readable_size():
     for path in FILES:
         lines = len(path.read_text().splitlines())
         assert lines <= 600, f"{path.relative_to(SOURCE)} has {lines} lines; a file is one thing somebody looks for"
+
+
+def public_things() -> dict[str, object]:
+    """Every public class and function by its name, with the public members of the classes."""
+    packages = [apas, apas.datasets, apas.experiments, apas.metrics, apas.stats, apas.theory]
+    found = {f"{package.__name__}.{name}": getattr(package, name) for package in packages for name in package.__all__}
+    for place, kind in [(place, kind) for place, kind in found.items() if inspect.isclass(kind)]:
+        for name in dir(kind):
+            member = inspect.getattr_static(kind, name)
+            if not name.startswith("_") and (callable(getattr(kind, name)) or isinstance(member, property)):
+                found[f"{place}.{name}"] = getattr(member, "fget", None) or getattr(kind, name)
+    return {place: thing for place, thing in found.items() if callable(thing)}
+
+
+def test_public_signatures_show_aliases_by_their_names():
+    spelt_out = ("numpy._typing", "_Buffer", "numpy.dtype[", "Fraction | decimal.Decimal")
+    things = public_things()
+    assert {"apas.FeedForward", "apas.InputNoise.radii", "apas.stats.sample_size"} <= set(things)
+    for place, thing in things.items():
+        try:
+            shown = str(inspect.signature(thing))
+        except ValueError:  # some built-in ones have none
+            continue
+        assert not [part for part in spelt_out if part in shown], (
+            f"{place}{shown}: its module needs annotations as text"
+        )
+
+
+def test_results_say_each_for_itself_what_they_draw_and_sum_up():
+    kinds = ("Calibration", "Certificates", "Counterfactuals", "FractionCurves", "MaxShifts", "OutputRanges")
+    for member in ("plot", "summary"):
+        said = {inspect.getdoc(getattr(getattr(apas, kind), member)) for kind in kinds}
+        assert len(said - {None}) == len(kinds)

@@ -1,5 +1,7 @@
 """JSON of files: each field is checked when it is taken, and a kind of object says which class reads it."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
@@ -52,8 +54,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _typed(kind: type[_Kind], wanted: str) -> Callable[["Fields", str], _Kind]:
-    def take(self: "Fields", key: str) -> _Kind:
+def _typed(kind: type[_Kind], wanted: str) -> Callable[[Fields, str], _Kind]:
+    def take(self: Fields, key: str) -> _Kind:
         value = self.content.get(key)
         if not isinstance(value, kind):
             raise self.wrong(key, wanted)

@@ -1,5 +1,7 @@
 """What can go wrong, as exceptions that say which argument, what it must be, what it was and what to do."""
 
+from __future__ import annotations
+
 from typing import Self
 
 from apas._sanitise import for_error

@@ -34,6 +34,7 @@ from apas.models.base import Capability, Named, offers
 from apas.shifts.base import Listed, Refitted, ShiftSet
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 
@@ -215,11 +216,9 @@ def _share(lower: float, upper: float, delta: float) -> str:
 class FractionCurves(UnderShifts[FractionCurve]):
     """One curve per row, in the order of the rows; what else it has is as in `Certificates`.
 
-    `entropy` is the seed of the draws, None if nothing was drawn; `to_dict` gives it as hexadecimal text. `plot` draws
-    the share of valid shifts against delta, with its band, for each row.
+    `entropy` is the seed of the draws, None if nothing was drawn; `to_dict` gives it as hexadecimal text.
     """
 
-    PLOT, NOTHING = "fraction_plot", "No rows, no curves."
     FORMAT = "apas-fraction-curves"
     COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target", "valid_today")
 
@@ -238,7 +237,10 @@ class FractionCurves(UnderShifts[FractionCurve]):
         index = pd.DataFrame(index=self._labels()).index[places]
         return pd.DataFrame(lines, index=index, columns=list(self.COLUMNS))
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """Between what the shares lie at the smallest and at the largest delta, in one sentence."""
+        if not len(self):
+            return "No rows, no curves."
         first, ends = self[0], []
         for j in dict.fromkeys((int(first.deltas.argmin()), int(first.deltas.argmax()))):
             low, high = min(c.lower[j] for c in self), max(c.upper[j] for c in self)
@@ -250,6 +252,10 @@ class FractionCurves(UnderShifts[FractionCurve]):
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
         shares = f"share of shifts that keep the class {', '.join(ends)}"
         return f"{self._counted()}: {shares}{but} ({odds}; {first.measure})."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of valid shifts against delta, with its band, for each row."""
+        return self._drawn("fraction_plot", ax)
 
     def _shown_frame(self) -> DataFrame:
         write = {"lower": at_least, "upper": at_most, "confidence": exactly}
@@ -414,17 +420,16 @@ class OutputRange:
 
 
 class OutputRanges(UnderShifts[OutputRange]):
-    """One range per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`.
+    """One range per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`."""
 
-    `plot` draws the ranges against the decision threshold, as in Figure 2 of the paper.
-    """
-
-    PLOT, NOTHING = "range_plot", "No rows, no ranges."
     FORMAT = "apas-output-ranges"
     COLUMNS = ("low", "high", "margin", "side", "target", "delta", "method", "claim")
     UNSHOWN = ("claim",)
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """How many ranges lie on which side of the decision threshold, in one sentence."""
+        if not len(self):
+            return "No rows, no ranges."
         sides = [item.side for item in self]
         counts = ", ".join(f"{sides.count(s)} {s}" for s in ("above", "across", "below") if s in sides)
         endless = sum(not (isfinite(item.low) and isfinite(item.high)) for item in self)
@@ -432,6 +437,10 @@ class OutputRanges(UnderShifts[OutputRange]):
         claim = self[0].low_claim
         odds = f" for each end{' of each row' if len(self) > 1 else ''} by itself" if claim.risk else ""
         return f"{self._counted()}: {counts} the threshold{but} ({_end_words(claim)}{odds})."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the ranges against the decision threshold, as in Figure 2 of the paper."""
+        return self._drawn("range_plot", ax)
 
     def _shown_frame(self) -> DataFrame:
         frame = super()._shown_frame()

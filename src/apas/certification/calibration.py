@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from apas.shifts.base import KINDS, Ellipsoid, Fingerprinted, Listed, ShiftSet
 from apas.shifts.distance import read_model
 from apas.shifts.observed import ObservedShifts
 from apas.stats import allowed_failures, anytime_refuting_draw, sample_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The probability of an alarm about a claim that is true, over all time.
 ALARM = 0.05
@@ -274,13 +277,11 @@ def broken_rows(question: Question, steps: Sequence[tuple[int, int]] | None) -> 
 class Calibration(Certificates):
     """What `calibrate_delta` found: a certificate per row, all with one claim about the next update.
 
-    `offers` are the offers at `delta` of `calibrate_offers`; not part of a file. `plot` draws the scores of the rows,
-    the largest score that each update broke, and the threshold.
+    `offers` are the offers at `delta` of `calibrate_offers`; not part of a file.
     """
 
     FORMAT = "apas-calibration"
     COLUMNS: ClassVar[tuple[str, ...]] = (*Certificates.COLUMNS[:3], "score", *Certificates.COLUMNS[3:])
-    PLOT, NOTHING = "calibration_plot", "No rows, no calibration."
     offers: Any = None
     _stated: NextUpdate | None = None
 
@@ -305,8 +306,15 @@ class Calibration(Certificates):
             return min((d for d in self.claim.score["grid"] if d > limit), default=math.inf)
         return 0.0 if limit == -math.inf else float(np.nextafter(limit, math.inf))
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """How many rows are certified, and the claim."""
+        if not len(self):
+            return "No rows, no calibration."
         return f"{int(self.certified.sum())} of {self._counted()} certified: {self.claim}."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the scores of the rows, the largest score that each update broke, and the threshold."""
+        return self._drawn("calibration_plot", ax)
 
     def _line(self, item: Certificate) -> dict[str, Any]:
         return {**super()._line(item), "score": getattr(item.evidence, "score", math.nan)}

@@ -185,9 +185,6 @@ class UnderShifts(RowResults[Item]):
     """One answer per row about what happens to it while a model shifts."""
 
     PER_ROW = (*RowResults.PER_ROW, "readings")
-    #: The function of `apas.display.plots` that draws them, and what is said of no rows.
-    PLOT: ClassVar[str]
-    NOTHING: ClassVar[str]
 
     def __init__(self, items: Sequence[Item], *, model_digest: str, shifts: ShiftSet, **known: Any) -> None:
         self.model, self.readings = known.pop("model", None), known.pop("readings", None)
@@ -197,20 +194,12 @@ class UnderShifts(RowResults[Item]):
     def _about(self) -> dict[str, Any]:
         return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}
 
-    def summary(self) -> str:
-        """What was found, in one sentence."""
-        return self._summary() if len(self) else self.NOTHING
-
-    @abstractmethod
-    def _summary(self) -> str:
-        """The same of at least one row."""
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the answers, as the class says."""
+    def _drawn(self, plot: str, ax: Axes | None) -> Axes:
+        """The answers as that function of `apas.display.plots` draws them."""
         from apas.display import plots
 
         ax = plots.new_axes(ax, f"{type(self).__name__}.plot")
-        getattr(plots, self.PLOT)(self, ax)
+        getattr(plots, plot)(self, ax)
         return ax
 
     def _continued(self, go_on: Callable[..., Sequence[Item]], n_samples: Any, model: Any, n_jobs: Any) -> Self:
@@ -247,8 +236,6 @@ def _cut(value: Any, where: slice | Bools) -> Any:
 class Certificates(UnderShifts[Certificate]):
     """One certificate per row, in the order of the rows.
 
-    `plot` draws, per row, the range in which the share of valid shifts lies, against the share that is asked for.
-
     Attributes
     ----------
     points : ndarray or data frame
@@ -265,7 +252,6 @@ class Certificates(UnderShifts[Certificate]):
 
     FORMAT = "apas-certificates"
     ROWS = "certificates"
-    PLOT, NOTHING = "coverage_plot", "No rows, no certificates."
     UNSHOWN = ("claim", "coverage", "confidence")
     COLUMNS: ClassVar[tuple[str, ...]] = ("verdict", "target", "delta", *UNSHOWN, "draws", "failures")
     COLUMNS += ("method", "reason", "valid_today")
@@ -285,7 +271,10 @@ class Certificates(UnderShifts[Certificate]):
         """Which rows the model itself gives their class, as a boolean array; the others are refuted without draws."""
         return np.array([c.valid_today for c in self], dtype=bool)
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """How many rows got which verdict, for which reason they were refuted, and about what, in one sentence."""
+        if not len(self):
+            return "No rows, no certificates."
         counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._why_refuted()}
         parts = ", ".join(f"{counts[v]} {v.name}{why.get(v, '')}" for v in Verdict if counts[v])
         deltas, today = sorted({c.delta for c in self}), [c for c in self if c.valid_today] or self
@@ -302,6 +291,10 @@ class Certificates(UnderShifts[Certificate]):
         others = Counter(c.claim.against for c in self if c.valid_today and c.verdict is Verdict.REFUTED)
         parts = [f"{n} {why}" for why, n in others.items()] + [f"{np.count_nonzero(~self.valid_today)} {NOT_TODAY}"]
         return f" ({', '.join(parts)})"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""
+        return self._drawn("coverage_plot", ax)
 
     def continued(self, *, n_samples: int, model: Any = None, n_jobs: int = 1) -> Certificates:
         """Draw on for the rows that the anytime test left open, from where it stopped and on the same stream.

@@ -1,5 +1,7 @@
 """The command `apas`."""
 
+from __future__ import annotations
+
 import io
 import os
 import sys

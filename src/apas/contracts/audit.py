@@ -1,5 +1,7 @@
 """`audit`: whether a new model keeps what certificates promised about the old one."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -197,7 +199,7 @@ class AuditReport(RowResults[AuditRow]):
         alarm = f" {wrong} certificate{'s' if wrong > 1 else ''} about every shift cannot be right." if wrong else ""
         return f"{self._counted()}: {parts}.{alarm}{moved}"
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified delta of each row and what became of it, beside the measured shift if that compares."""
         from apas.display.plots import outcome_plot
 

@@ -4,6 +4,8 @@ This is the one place that knows the format; objects say with `to_dict` and `fro
 reader would know (a shift set, a claim or evidence of somebody's own) is refused here, when it is written.
 """
 
+from __future__ import annotations
+
 import hashlib
 import itertools
 import json

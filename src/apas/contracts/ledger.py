@@ -1,5 +1,7 @@
 """`Ledger`: all promises that are owed, in one SQLite file or PostgreSQL database that many may write to at a time."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -490,7 +492,7 @@ class Ledger:
                 closed += len(chosen)
         return closed
 
-    def to_frame(self, state: str | None = None, *, digest: str = "") -> "DataFrame":
+    def to_frame(self, state: str | None = None, *, digest: str = "") -> DataFrame:
         """One line per promise, in the order in which they were added.
 
         Only those in this `state`, and those whose `digest` begins like this, such as the code of a letter
@@ -515,7 +517,7 @@ class Ledger:
         frame = pd.DataFrame(lines, columns=list(_COLUMNS))
         return frame if state is None else frame[frame["state"] == state].reset_index(drop=True)
 
-    def history(self, reference: str | None = None) -> "DataFrame":
+    def history(self, reference: str | None = None) -> DataFrame:
         """What became of the promises to a reference, or of all, line by line."""
         import pandas as pd
 

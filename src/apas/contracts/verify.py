@@ -1,5 +1,7 @@
 """`verify`: recompute every claim of certificates from what they state and the model."""
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -3,6 +3,8 @@
 Offers lie where the search stops, so that `calibrate_offers` takes them as a family: a list for each delta of a grid.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,6 +4,8 @@ Sets are asked about from the largest down: what leads nowhere leads nowhere by 
 word: it is a bound over all allowed rows of the set, or the verified proof of `MilpSource`.
 """
 
+from __future__ import annotations
+
 import itertools
 import time
 from collections import Counter

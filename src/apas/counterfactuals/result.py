@@ -191,15 +191,15 @@ class Counterfactual:
         }
 
 
-def _of_each(name: str, kind: Any) -> Any:
-    """An attribute of each answer as an array."""
+def _of_each(name: str, kind: Any, doc: str) -> Any:
+    """An attribute of each answer as an array, documented by `doc`."""
 
     def read(self: Counterfactuals) -> Array:
         found = np.empty(len(self), dtype=kind)
         found[:] = [getattr(item, name) for item in self]
         return found
 
-    return property(read)
+    return property(read, doc=doc)
 
 
 class Counterfactuals(UnderShifts[Counterfactual]):
@@ -232,16 +232,15 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     FORMAT = "apas-counterfactuals"
     ROWS = "counterfactuals"
-    NOTHING = "No rows, no counterfactuals."
     COLUMNS = ("row", "rank", "target", "status", "cost", "changes", "verdict", "candidates", "tests", "reason")
     UNSHOWN = ("candidates", "tests")
     PER_ROW = (*UnderShifts.PER_ROW, "numbers", "origins")
     model: Model
-    row: Indices = _of_each("row", np.intp)
-    rank: Indices = _of_each("rank", np.intp)
-    target: Array = _of_each("target", object)
-    status: Array = _of_each("status", object)
-    found: Bools = _of_each("is_found", bool)
+    row: Indices = _of_each("row", np.intp, "Number of the input of each counterfactual.")
+    rank: Indices = _of_each("rank", np.intp, "Number of each counterfactual among those of its input.")
+    target: Array = _of_each("target", object, "The wanted class of each.")
+    status: Array = _of_each("status", object, "How each search ended.")
+    found: Bools = _of_each("is_found", bool, "Which were found, as a boolean array.")
 
     def __init__(
         self,
@@ -319,7 +318,10 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         texts = [changes_in_words(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
         return FullTexts(texts, index=self._labels(), name="changes", dtype=str)
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """From which class to which, and how many searches ended how, in one sentence."""
+        if not len(self):
+            return "No rows, no counterfactuals."
         counts = {s: sum(item.status is s for item in self) for s in Status}
         parts = ", ".join(f"{n} {s.name}" for s, n in counts.items() if n)
         costs = [item.cost for item in self if item.is_found]

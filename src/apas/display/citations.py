@@ -1,5 +1,7 @@
 """What to cite for what was used, as BibTeX."""
 
+from __future__ import annotations
+
 import sys
 import tomllib
 from functools import cache

@@ -1,5 +1,7 @@
 """Numbers written so that they stay true, and values as JSON can hold them."""
 
+from __future__ import annotations
+
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 

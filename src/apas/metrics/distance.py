@@ -1,5 +1,7 @@
 """How far counterfactuals are from their inputs and from the data, and whether they keep to what is allowed."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -10,6 +10,8 @@ are rounded to float32 too. That holds for every network of a box of parameters 
 about arithmetic that is coarser than float32, such as TF32 or bfloat16.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import cached_property

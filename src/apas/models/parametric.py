@@ -1,5 +1,7 @@
 """`ParametricModel`: a parameter vector and a function of it and the rows, as a model that every shift set can move."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

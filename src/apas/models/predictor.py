@@ -220,7 +220,10 @@ class Predictor:
         """Number of columns; 0 as long as nobody has told it."""
         return self._width or 0
 
-    n_raw_features = n_features
+    @property
+    def n_raw_features(self) -> int:
+        """Number of columns that a user passes."""
+        return self.n_features
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers; cells that are none, and missing ones, by codes that `margin` knows again."""

@@ -1,5 +1,7 @@
 """The four tables of the paper's Section 7, each in two parts: D1 to train on, D2 to retrain on."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -5,6 +5,8 @@ stream, and everything after them uses only ``+ - * /``, comparisons and roundin
 to the last bit. The C library's ``exp`` is not fixed like that, hence the small one here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +37,7 @@ _WORDS_PER_ROW = 16  # 14 in use; row i always owns words 16 i to 16 i + 15, so 
 _STREAM = int.from_bytes(b"loans", "big")  # keeps clear of other users of Philox with the same key
 
 
-def make_loans(n_rows: int = 1000, *, drift: float = 0.0, rng: int = 0) -> "pd.DataFrame":
+def make_loans(n_rows: int = 1000, *, drift: float = 0.0, rng: int = 0) -> pd.DataFrame:
     """Generate a table of loan applications and the lender's decisions.
 
     No row is a real person. The columns are correlated as one would expect, and the decision follows a hidden logistic

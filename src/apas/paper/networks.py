@@ -4,6 +4,8 @@
 networks trained from scratch on bootstrap samples, many at once.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Mapping, Sequence

@@ -4,6 +4,8 @@ The published loops return a row in any case: the plain ones the first, the robu
 certified bound, certified or not.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -262,7 +264,7 @@ class BaselineRun:
     evaluation: Evaluation  # VM1, VM2, l1, l0, lof and delta-validity
     seconds: float  # processor time of the search; inputs that occur several times are searched for once
 
-    def summary(self) -> "pd.Series[float]":
+    def summary(self) -> pd.Series[float]:
         """Shares and means as in the paper's table, and the seconds."""
         found = self.evaluation.summary()
         found["seconds"] = self.seconds

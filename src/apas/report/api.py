@@ -1,5 +1,7 @@
 """`write_report`: certificates as one page that people can read."""
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json

@@ -1,5 +1,7 @@
 """`write_letter`: what was promised to each applicant, as one page that a person can read and print."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime

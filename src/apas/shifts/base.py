@@ -3,6 +3,8 @@
 A set with a worst case says which geometry it has (`Bounded`): worst-case methods ask for that, never for a class.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

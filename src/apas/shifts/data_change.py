@@ -3,6 +3,8 @@
 It is an L2-regularised logistic regression, or a ridge classifier, on the features that enter it.
 """
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import math
@@ -81,7 +83,7 @@ class ChangedTable(EqualByContent):
     no_draws: ClassVar[str] = "no changed table is more likely than another, so nothing is drawn"
 
     @classmethod
-    def from_dict(cls, about: Fields) -> "AbsentTable":
+    def from_dict(cls, about: Fields) -> AbsentTable:
         """What a file holds of the set."""
         about.only(*SETTINGS)
         about.choice("loss", "logistic", "squared")

@@ -1,5 +1,7 @@
 """`EllipsoidShifts`: parameters move together, as a covariance says: that of a fitted linear model, or a given one."""
 
+from __future__ import annotations
+
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """`GaussianShifts`, normal shifts: every parameter moves by a normal number of standard deviation delta."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """`JointShifts`: the model changes, and the explanation is carried out imprecisely, both at once."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

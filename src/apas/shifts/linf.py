@@ -13,6 +13,8 @@ to be bounded. Every factor is at most ``min(1, L / (pi k c_i))``: of the j larg
 add up to at most ``A_j (K**-(j + 1) + K**-j / (2 j))``. The best j counts.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """`LpShifts`, balls of shifts: all parameters together move by at most delta, measured by an L_p norm."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

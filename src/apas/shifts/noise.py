@@ -1,5 +1,7 @@
 """`InputNoise`, noise on the rows: the explanation is carried out imprecisely, while the model stays as it is."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """`ObservedShifts`, models that exist: checkpoints, or what a training process has made, in place of shifts."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -45,14 +47,14 @@ class ListedModels:
         return {"kind": "observed", "models": list(self.digests), "process": self.process, **order}
 
     @classmethod
-    def from_dict(cls, about: Fields) -> "AbsentModels":
+    def from_dict(cls, about: Fields) -> AbsentModels:
         """What a file holds of the models."""
         about.only("kind", "models", "process", "order")
         process = None if about.is_null("process") else about.text("process")
         in_order = "order" in about.content and about.choice("order", "training") == "training"
         return AbsentModels(about.digests("models"), process, in_order)
 
-    def with_models(self, models: Sequence[Any]) -> "ObservedShifts":
+    def with_models(self, models: Sequence[Any]) -> ObservedShifts:
         """The set with its models, which must be the very ones."""
         found = ObservedShifts(models, process=self.process, in_order=self.in_order)
         if found.digests != self.digests:
@@ -202,7 +204,7 @@ class ObservedShifts(ListedModels, EqualByContent):
     def __len__(self) -> int:
         return len(self.models)
 
-    def with_models(self, models: Sequence[Any]) -> "ObservedShifts":
+    def with_models(self, models: Sequence[Any]) -> ObservedShifts:
         """Other models of the same process."""
         return ObservedShifts(models, process=self.process, in_order=self.in_order)
 

@@ -1,5 +1,7 @@
 """Refits: `retrain` makes independent ones of a training process, in memory or in a folder."""
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import inspect
@@ -51,8 +53,8 @@ class RetrainedModels(list[Model]):
     @overload
     def __getitem__(self, index: SupportsIndex) -> Model: ...
     @overload
-    def __getitem__(self, index: slice) -> "RetrainedModels": ...
-    def __getitem__(self, index: SupportsIndex | slice) -> "Model | RetrainedModels":
+    def __getitem__(self, index: slice) -> RetrainedModels: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Model | RetrainedModels:
         if isinstance(index, slice):  # models taken by their number are draws of the same process
             return RetrainedModels(super().__getitem__(index), self.process, self.entropy)
         return super().__getitem__(index)
@@ -158,7 +160,7 @@ def retrain(
 def _prepare(
     estimator: Any, X: Any, y: Any, n_models: int, *, bootstrap: Any, fraction: Any, when: Any, window: Any, keep: Any,
     warm_start: Any, rng: Any, folder: Any,
-) -> "tuple[_Recipe, RefitFolder | None]":  # fmt: skip
+) -> tuple[_Recipe, RefitFolder | None]:  # fmt: skip
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
     options: dict[str, Any] = {}

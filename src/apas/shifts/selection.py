@@ -1,12 +1,14 @@
 """Which parameters a shift set moves, and how far each moves when delta is 1."""
 
+from __future__ import annotations
+
 import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -132,11 +134,12 @@ class SetBySettings(EqualByContent):
     """A set that its settings, which are its fields, say all about."""
 
     @classmethod
-    def from_dict(cls: Any, about: Fields) -> Any:
+    def from_dict(cls, about: Fields) -> Self:
         """The set that a file describes."""
-        names = [f.name for f in fields(cls) if f.init]
+        kind: Any = cls
+        names = [f.name for f in fields(kind) if f.init]
         about.only("kind", *names)
-        readers = {name: _READERS.get(f"{cls.kind} {name}") or _READERS.get(name) or Fields.any for name in names}
+        readers = {name: _READERS.get(f"{kind.kind} {name}") or _READERS.get(name) or Fields.any for name in names}
         return cls(**{name: read(about, name) for name, read in readers.items()})
 
     def __repr__(self: Any) -> str:

@@ -1,5 +1,7 @@
 """Sparse shifts: a few parameters move, each by at most delta; which ones, nobody knows."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -9,6 +9,8 @@ The bounds of Clopper and Pearson are shown to people: doubles, correct to about
 coverage asked for may come out a unit in the last place beside it. What is *decided* is decided by counts.
 """
 
+from __future__ import annotations
+
 import operator
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, Underflow, localcontext
 from fractions import Fraction

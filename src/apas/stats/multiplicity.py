@@ -5,6 +5,8 @@ false claim in 18 % of all searches. A budget says which part of the total risk 
 the sample size grows with the logarithm of the risk, 1379 draws for one test and 2436 for each of 200.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, SupportsIndex, runtime_checkable

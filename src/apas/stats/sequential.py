@@ -13,6 +13,8 @@ and falls with k, and F the other way round: the test is two rows of integers, N
 The mixture is part of the test and has a version, `ANYTIME`: who could choose it could choose it after the draws.
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_left
 from collections.abc import Iterable

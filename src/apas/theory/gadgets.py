@@ -4,6 +4,8 @@ The chapter on theory of the documentation has their formulas. A parameter that 
 being delta, whose upper end is its value in the proof: ``[1 - 2d, 1]`` for 1, ``[-1 - 2d, -1]`` for -1.
 """
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

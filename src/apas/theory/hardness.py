@@ -4,6 +4,8 @@ Formulas are in conjunctive normal form, as the DIMACS format writes them. Units
 formula are explained in the chapter on theory of the documentation.
 """
 
+from __future__ import annotations
+
 import math
 import reprlib
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -3,6 +3,8 @@
 Lemma 3 has both directions: plausible shifts that are not natural, and the reverse.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -172,7 +174,7 @@ class NaturalEvidence:
             smooth = f"Lipschitz constants are at most {at_most(self.lipschitz_shifted)}{own} (upper bounds)"
         return f"{self.verdict}: on {what}, {moved}; {tested}; {variance}; {smooth}."
 
-    def to_frame(self) -> "DataFrame":
+    def to_frame(self) -> DataFrame:
         """One line per row."""
         import pandas as pd
 

@@ -19,6 +19,7 @@ from apas.display.numbers import at_least, at_most, exactly, plain
 from apas.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 
@@ -204,12 +205,8 @@ def _claim_words(item: MaxShift, count: int) -> str:
 
 
 class MaxShifts(UnderShifts[MaxShift]):
-    """One answer per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`.
+    """One answer per row, in the order of the rows, with `points`, `model_digest` and `shifts` as in `Certificates`."""
 
-    `plot` draws the certified, the provable and the breaking delta of each row, sorted by the certified one.
-    """
-
-    PLOT, NOTHING = "radius_plot", "No rows, no shifts."
     FORMAT = "apas-max-shifts"
     COLUMNS = (*ENDS, "exact", "reached_limit", "target", "claim", "reason", "valid_today")
     UNSHOWN = ("claim",)
@@ -219,7 +216,10 @@ class MaxShifts(UnderShifts[MaxShift]):
         """The largest certified delta of each row; which smaller ones are certified too, `MaxShift.rungs` says."""
         return np.array([item.delta for item in self], dtype=np.float64)
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """The spread of the largest certified deltas, in one sentence."""
+        if not len(self):
+            return "No rows, no shifts."
         # between rungs nothing is certified, so a delta that is one must not be rounded
         write = at_least if all(item.rungs is None for item in self if item.delta) else exactly
         low, middle, high = (write(float(delta)) for delta in np.percentile(self.deltas, [0, 50, 100]))
@@ -229,6 +229,10 @@ class MaxShifts(UnderShifts[MaxShift]):
         not_today = sum(not item.valid_today for item in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
         return f"{self._counted()}: largest delta {low} to {high}, median {middle}{but} ({claims}; {measures})."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""
+        return self._drawn("radius_plot", ax)
 
     def continued(self, *, n_samples: int, model: Any = None, n_jobs: int = 1) -> MaxShifts:
         """Look along more rays, up to `n_samples`: the answers of `max_shift` with that number and the same seed."""

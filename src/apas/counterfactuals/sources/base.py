@@ -1,5 +1,7 @@
 """Where candidates come from: the task of one call, the search for one row, and what a source has to offer."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -145,7 +147,7 @@ class Search:
     input: Floats
     target: Any
     avoid: tuple[frozenset[int], ...] = ()
-    test: "SearchTest | None" = None
+    test: SearchTest | None = None
 
     def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""

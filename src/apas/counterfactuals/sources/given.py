@@ -1,5 +1,7 @@
 """`Given`: counterfactuals of other tools, tested as they are and, if they fail, moved towards a robust point."""
 
+from __future__ import annotations
+
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain

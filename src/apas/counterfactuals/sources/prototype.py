@@ -1,5 +1,7 @@
 """`Prototype`: sparse changes towards a typical row of the wanted class."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 The worst log loss of a line, which is known in closed form, plus a price of the distance is minimised by Adam.
 """
 
+from __future__ import annotations
+
 import time
 import warnings
 from collections.abc import Generator, Iterator

@@ -1,5 +1,7 @@
 """`Wachter`: gradient descent on the squared distance to a target probability plus the distance from the input."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """One feature of a table: what it may be, and how it may change."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,7 +17,7 @@ from apas._typing import Bools, Floats
 from apas.errors import InputError
 
 
-def check_attributes(feature: "Feature") -> dict[str, Any]:
+def check_attributes(feature: Feature) -> dict[str, Any]:
     """The attributes of a feature as they are kept, or one sentence about what is wrong with them."""
     owner = f"feature {feature.name!r}"
     if not isinstance(feature.name, str) or not feature.name:
@@ -42,7 +44,7 @@ def check_attributes(feature: "Feature") -> dict[str, Any]:
     return {**levels, "code": code, "mutable": bool(feature.mutable)}
 
 
-def _levels(feature: "Feature", owner: str) -> dict[str, Any]:
+def _levels(feature: Feature, owner: str) -> dict[str, Any]:
     values = _sequence(feature, owner)
     for name in ("low", "high", "step"):
         if getattr(feature, name) is not None:
@@ -54,7 +56,7 @@ def _levels(feature: "Feature", owner: str) -> dict[str, Any]:
     return {"values": values}
 
 
-def _numeric(feature: "Feature", owner: str) -> dict[str, Any]:
+def _numeric(feature: Feature, owner: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("low", "high", "step"):
         value = getattr(feature, name)
@@ -89,7 +91,7 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _sequence(feature: "Feature", owner: str) -> tuple[Any, ...] | None:
+def _sequence(feature: Feature, owner: str) -> tuple[Any, ...] | None:
     if feature.values is None:
         return None
     if isinstance(feature.values, str | bytes) or not hasattr(feature.values, "__iter__"):

@@ -360,6 +360,8 @@ class FeatureSpace:
         table = table.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
         return table.set_axis(index)
 
+    like_with_gaps = like  # its name in 0.2.0 where rows without numbers may be among them
+
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
         found, (plain, limits) = inputs.copy(), self._plain

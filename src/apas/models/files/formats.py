@@ -4,6 +4,8 @@ Reading never unpickles. What all readers share is here: archives that are read 
 network that a file holds besides its numbers, and what the user says where the file does not.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import os
@@ -259,7 +261,7 @@ def json_bytes(network: FeedForward) -> bytes:
     return (json.dumps(content, allow_nan=False) + "\n").encode()
 
 
-def read_json(path: Path, raw: bytes, options: "LoadOptions") -> FeedForward:
+def read_json(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
         why = f"{path} is not JSON but looks like a pickle or an archive, which could run code when read;"

@@ -3,6 +3,8 @@
 Within the cost of a good point most units keep their phase: linear programs settle which, and the rest follows.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
