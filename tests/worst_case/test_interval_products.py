@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from apas import FeedForward
+from apas.worst_case import intervals
 from apas.worst_case.intervals import Boxes, MovingWeights
 
 
@@ -84,15 +85,18 @@ def test_zeros_and_points():
     assert [float(v[0, 0]) for v in moving.both(point, point)] == [-2.5, -2.5, -1.5, -1.5]
 
 
+@pytest.mark.parametrize(("times", "block"), [(1, 1), (1, 40), (1, 1 << 14), (20, 40)])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_delta_per_row_gives_what_each_row_gets_by_itself(seed):
+def test_a_delta_per_row_gives_what_each_row_gets_by_itself(monkeypatch, seed, times, block):
+    # term by term in blocks; delta by delta where many rows share each
+    monkeypatch.setattr(intervals, "PRODUCTS", block)
     rng = np.random.default_rng(seed)
     sizes = (5, 6, 4, 3) if seed % 2 else (5, 6, 4, 1)
     weights_, biases = zip(*((rng.normal(size=s), rng.normal(size=s[1])) for s in pairwise(sizes)), strict=True)
     net = FeedForward(weights_, biases, output="softmax" if seed % 2 else "sigmoid")
     X, wanted, delta = rng.normal(size=(7, 5)), rng.integers(0, 2, 7), rng.choice([0.0, 0.1, 3.0], size=7)
     radii = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters))
-    found = Boxes(net, X, wanted, radii).bound(delta)
+    found = Boxes(net, np.tile(X, (times, 1)), np.tile(wanted, times), radii).bound(np.tile(delta, times))
     for i in range(7):
         alone = Boxes(net, X[i : i + 1], wanted[i : i + 1], radii).bound(delta[i : i + 1])
         assert found[i] == pytest.approx(alone[0], abs=1e-12)

@@ -154,6 +154,8 @@ class MovingLayer:
         return np.asarray(sizes @ self.reach.T)
 
 
+#: How many products of activations and weights are held at a time: few enough for a cache.
+PRODUCTS = 1 << 14
 #: Rows whose layers are held at a time.
 ROWS = 4096
 #: Added to magnitudes, so that a rounding allowance also covers products that underflow.
@@ -365,9 +367,18 @@ class Boxes:
 
     def _products(self, layer: int, low: Floats, high: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
-        w, reach = self.net.weights[layer], self.reach[2 * layer]
+        w, reach, values = self.net.weights[layer], self.reach[2 * layer], np.unique(delta)
         least, most = np.empty((len(low), w.shape[1])), np.empty((len(low), w.shape[1]))
-        for value in np.unique(delta):  # rows that share a delta share the ends of the weights
+        if len(values) > 1 and len(delta) < 16 * len(values):  # rows with a delta of their own: term by term
+            step = max(1, PRODUCTS // w.size)
+            for part in (slice(start, start + step) for start in range(0, len(delta), step)):
+                spread = delta[part, None, None] * reach
+                # for given activations the worst weights are known, and the worst activations are at an end
+                ends = [(a[part, :, None] * w, np.abs(a[part, :, None]) * spread) for a in (low, high)]
+                least[part] = np.minimum(*(middle - moved for middle, moved in ends)).sum(axis=1)
+                most[part] = np.maximum(*(middle + moved for middle, moved in ends)).sum(axis=1)
+            return least, most
+        for value in values:  # rows that share a delta share the ends of the weights
             rows = np.flatnonzero(delta == value)
             weights = MovingWeights(w, value * reach)
             least[rows], most[rows] = weights.outer(low[rows], high[rows], positive=self._positive(layer))
