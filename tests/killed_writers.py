@@ -58,8 +58,9 @@ def killed_after(folder: Path, rows: int, pause: float, *, together: bool) -> No
     while process.poll() is None:
         if ledger.exists() if not rows else rows_in(ledger) >= rows if together else file.exists():
             break
-        time.sleep(0.002 if together else 0.0005)
-    time.sleep(pause)
+        time.sleep(0.0005 if not together else 0.002 if not rows else 0)
+    # what is added in one call may be there a millisecond later
+    time.sleep(pause if not (together and rows) else 0)
     process.send_signal(signal.SIGKILL)
     process.wait()
 

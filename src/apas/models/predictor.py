@@ -221,6 +221,11 @@ class Predictor:
         return self._width or 0
 
     @property
+    def categories(self) -> frozenset[int]:
+        """Columns that it takes only as pandas categories."""
+        return self._cells.categories
+
+    @property
     def n_raw_features(self) -> int:
         """Number of columns that a user passes."""
         return self.n_features
