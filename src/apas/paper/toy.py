@@ -8,25 +8,18 @@ rule for choosing the weight to halve is worth, and to be drawn.
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from apas.certification.api import robust_fraction
-from apas.certification.interval_network import IntervalNetwork
-from apas.certification.max_shift.api import max_shift
-from apas.certification.methods.enumeration import Enumeration
-from apas.certification.methods.sampling import Sampling
+import apas
 from apas.display.numbers import at_least
 from apas.display.plots import save_figure
-from apas.models.feedforward import FeedForward
 from apas.paper import Results, make_table, new_figure
 from apas.paper.published import PublishedSampling, published_delta
 from apas.paper.store import Unit
-from apas.shifts.linf import LinfShifts
 from apas.stats import coverage_lower, sample_size
 
 #: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
@@ -34,31 +27,22 @@ from apas.stats import coverage_lower, sample_size
 RULES: Final = ("first", "effect")
 
 
-@dataclass(frozen=True)
-class HalvingLevel:
-    """The parts of one size, and what is settled so far."""
-
-    number: int  # 1 is the whole box; parts of level s have the volume 2**(1 - s)
-    places: list[float]  # where each part lies when the halves of a part are laid side by side in the unit interval
-    states: list[int]  # 1 if all shifts of a part are valid, -1 if all fail, 0 if it is open
-    looked: int  # how many parts were looked at, on this level and before
-    valid: float  # share of the whole box; all three add up to 1
-    failing: float
-    open: float
-
-
-def levels_of(network: IntervalNetwork, rule: str, *, most: int, leave: float = 0.0) -> list[HalvingLevel]:
-    """Halve an interval network of the toy network level by level."""
-    parts, places, looked, settled = [network], [0.0], 0, (0.0, 0.0)
-    levels: list[HalvingLevel] = []
+def levels_of(network: apas.IntervalNetwork, rule: str, *, most: int) -> list[dict[str, Any]]:
+    """Halve an interval network of the toy network level by level; of each level its parts and what is settled."""
+    # level 1 is the whole box, and parts of level s have the volume 2**(1 - s); `places` are where parts lie when the
+    # halves of each are laid side by side in the unit interval; a state is 1 if all shifts of a part are valid, -1 if
+    # all fail, 0 if it is open; `looked` counts parts on this level and before; the three shares add up to 1
+    parts, places, looked, valid, failing = [network], [0.0], 0, 0.0, 0.0
+    levels: list[dict[str, Any]] = []
     for number in range(1, most + 1):
         size, ends = 2.0 ** (1 - number), [part.reach(TOY_X) for part in parts]
         states = [int(low[0] > 0) - int(high[0] < 0) for low, high in ends]
         looked += len(states)
-        settled = settled[0] + size * states.count(1), settled[1] + size * states.count(-1)
+        valid, failing = valid + size * states.count(1), failing + size * states.count(-1)
         rest = [i for i, state in enumerate(states) if not state]
-        levels.append(HalvingLevel(number, places, states, looked, *settled, size * len(rest)))
-        if not rest or levels[-1].open < leave:
+        level: dict[str, Any] = {"number": number, "places": places, "states": states, "looked": looked}
+        levels.append({**level, "valid": valid, "failing": failing, "open": size * len(rest)})
+        if not rest:
             break
         chosen = [0 if rule == "first" else int(parts[i].effects(TOY_X).argmax()) for i in rest]
         parts = [half for i, parameter in zip(rest, chosen, strict=True) for half in parts[i].split(parameter)]
@@ -125,9 +109,9 @@ def _shares(ax: Any, results: Results) -> None:
 
 
 #: The network, with the six decimals that its authors give; all biases are 0 and do not move.
-TOY: Final = FeedForward([[[-0.365079, -0.873838]], [[-1.023650], [0.811177]]], [[0.0, 0.0], [0.0]])
+TOY: Final = apas.FeedForward([[[-0.365079, -0.873838]], [[-1.023650], [0.811177]]], [[0.0, 0.0], [0.0]])
 TOY_X: Final = np.array([[-2.57477835]])
-TOY_SHIFTS: Final = LinfShifts(kinds=("weight",))
+TOY_SHIFTS: Final = apas.LinfShifts(kinds=("weight",))
 #: The paper's coverage R and, of its program, the confidence alpha; its number of draws, and the delta it found.
 COVERAGE, CONFIDENCE, DRAWS, TOY_DELTA = 0.9, 0.9999, 100_000, 0.115
 #: What is asked, with the number of draws; and what the paper's program printed.
@@ -159,33 +143,33 @@ def find_delta(search: str, repetitions: int) -> dict[str, Any]:
     """The largest delta by one of `SEARCHES`, with seeds 0, 1, ...; and the valid share at the median one."""
     deltas = [_delta(search, seed) for seed in range(repetitions)]
     middle = statistics.median_low(deltas)
-    curve = robust_fraction(TOY, TOY_X, [middle], target=1, shifts=TOY_SHIFTS, method=Enumeration(gap=GAP))[0]
-    share = [float(curve.lower[0]), float(curve.upper[0])]
+    share = _valid_share(middle, apas.Enumeration(gap=GAP))
     return {"search": search, "delta": middle, "least": min(deltas), "largest": max(deltas), "share": share}
+
+
+def _valid_share(delta: float, method: apas.Enumeration) -> list[float]:
+    """Bounds of the share of valid shifts."""
+    curve = apas.robust_fraction(TOY, TOY_X, [delta], target=1, shifts=TOY_SHIFTS, method=method)[0]
+    return [float(curve.lower[0]), float(curve.upper[0])]
 
 
 def _delta(search: str, seed: int) -> float:
     draws = SEARCHES[search][0]
     if search == "paper, its draws":
         return float(published_delta(TOY, TOY_X, PublishedSampling(n_samples=draws), TOY_SHIFTS)[0])
-    if search == "interval":
-        return max_shift(TOY, TOY_X, target=1, shifts=TOY_SHIFTS, method="interval")[0].delta
-    method = Sampling(coverage=COVERAGE, confidence=CONFIDENCE, n_samples=draws)
-    way = "paper" if search.startswith("paper") else "rays"
-    return max_shift(TOY, TOY_X, target=1, shifts=TOY_SHIFTS, method=method, search=way, rng=seed)[0].delta
+    how: dict[str, Any] = {"method": "interval"}
+    if search != "interval":
+        method = apas.Sampling(coverage=COVERAGE, confidence=CONFIDENCE, n_samples=draws)
+        how = {"method": method, "search": "paper" if search.startswith("paper") else "rays", "rng": seed}
+    return apas.max_shift(TOY, TOY_X, target=1, shifts=TOY_SHIFTS, **how)[0].delta
 
 
 def halve(rule: str, delta: float) -> dict[str, Any]:
     """Cut up the box: level by level for a rule of `RULES`, else bounds from ever more boxes of `Enumeration`."""
     if rule in RULES:
-        whole = IntervalNetwork.of(TOY, delta, shifts=TOY_SHIFTS)
-        levels = [dict(vars(level)) for level in levels_of(whole, rule, most=LEVELS[delta])]
-        return {"rule": rule, "delta": delta, "levels": levels}
-    bounds = []
-    for boxes in BUDGETS:
-        method = Enumeration(gap=1e-6, max_boxes=boxes)
-        curve = robust_fraction(TOY, TOY_X, [delta], target=1, shifts=TOY_SHIFTS, method=method)[0]
-        bounds.append([boxes, float(curve.lower[0]), float(curve.upper[0])])
+        whole = apas.IntervalNetwork.of(TOY, delta, shifts=TOY_SHIFTS)
+        return {"rule": rule, "delta": delta, "levels": levels_of(whole, rule, most=LEVELS[delta])}
+    bounds = [[boxes, *_valid_share(delta, apas.Enumeration(gap=1e-6, max_boxes=boxes))] for boxes in BUDGETS]
     return {"rule": rule, "delta": delta, "bounds": bounds}
 
 
