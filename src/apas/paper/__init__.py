@@ -44,6 +44,14 @@ def make_table(name: str, results: Results) -> "DataFrame":
     return pd.DataFrame([{title: write(c, (), r) if "{" in c else r[c] for title, c in columns} for r in results])
 
 
+def group_by(results: Results, *names: str) -> list[list[Mapping[str, Any]]]:
+    """Results with the same values of some entries, in the order of their first appearance."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for result in results:
+        groups.setdefault(tuple(result[name] for name in names), []).append(result)
+    return list(groups.values())
+
+
 def new_figure(*shape: int, feature: str = "a figure of the paper", **options: Any) -> tuple[Any, Any]:
     """A figure and its axes, so many lines and columns of them."""
     plt = require("matplotlib.pyplot", feature=feature, extra="plot")

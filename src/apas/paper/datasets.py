@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -150,25 +149,31 @@ def make_part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Pa
     return Part(raw, space.encode(raw), np.array(y, dtype=np.int64)[rows])
 
 
-def _scale_columns(frame: pd.DataFrame) -> FeatureSpace:
-    """All columns as numbers, each scaled by its least and largest value."""
-    return FeatureSpace.from_frame(frame, kinds=dict.fromkeys(frame.columns, "continuous"), scale="minmax")
+def read_labelled(name: str, label: str) -> tuple[pd.DataFrame, Any, FeatureSpace]:
+    """Features of a table, which rows are of the class to be reached, and a space with its numbers scaled."""
+    frame = pd.read_csv(dataset_path(name))
+    features = frame.drop(columns=label)
+    return features, frame[label] == ("P" if name == "no2" else 1), _scaled(features)
+
+
+def _scaled(frame: pd.DataFrame) -> FeatureSpace:
+    """A space with each number scaled by its least and largest value."""
+    numbers = frame.select_dtypes("number").columns
+    return FeatureSpace.from_frame(frame, kinds=dict.fromkeys(numbers, "continuous"), scale="minmax")
 
 
 def _draw_tables(aligned: bool, seed: int | None, *, name: str, label: str, published_seed: int) -> Tables:
     """D1 are half as many rows as there are, drawn with replacement and sorted; D2 those never drawn."""
-    frame = pd.read_csv(dataset_path(name))
-    frame, y = frame.drop(columns=label), frame[label]
+    frame, y, space = read_labelled(name, label)
     first = np.sort(np.random.RandomState(published_seed if seed is None else seed).choice(len(frame), len(frame) // 2))
     second = np.setdiff1d(np.arange(len(frame)), first)
-    space, y = _scale_columns(frame), y == "P" if name == "no2" else y
     return Tables(name, space, make_part(frame, y, space, first), make_part(frame, y, space, second))
 
 
 def _sba(aligned: bool, seed: int | None) -> Tables:
     frame = pd.read_csv(dataset_path("sba"), encoding="utf-8-sig", usecols=[*_SBA, "ApprovalFY", "Default"])
     new, y, frame = frame["ApprovalFY"].to_numpy() >= _SBA_FIRST_NEW_YEAR, 1 - frame["Default"], frame[[*_SBA]]
-    space = _scale_columns(frame)
+    space = _scaled(frame)
     return Tables("sba", space, make_part(frame, y, space, ~new), make_part(frame, y, space, new))
 
 
@@ -180,11 +185,9 @@ def _credit(aligned: bool, seed: int | None) -> Tables:
 
 
 #: Names of the tables, and what reads them.
-TABLES: Final[Mapping[str, Callable[[bool, int | None], Tables]]] = MappingProxyType(
-    {
-        "diabetes": partial(_draw_tables, name="diabetes", label="Outcome", published_seed=1),
-        "no2": partial(_draw_tables, name="no2", label="binaryClass", published_seed=4),
-        "sba": _sba,
-        "credit": _credit,
-    }
-)
+TABLES: Final[Mapping[str, Callable[[bool, int | None], Tables]]] = {
+    "diabetes": partial(_draw_tables, name="diabetes", label="Outcome", published_seed=1),
+    "no2": partial(_draw_tables, name="no2", label="binaryClass", published_seed=4),
+    "sba": _sba,
+    "credit": _credit,
+}

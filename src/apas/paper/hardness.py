@@ -12,7 +12,7 @@ import pandas as pd
 
 from apas._typing import Array
 from apas.display.plots import new_axes, save_figure
-from apas.paper import Results, new_figure
+from apas.paper import Results, group_by, new_figure
 from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
 from apas.paper.store import Unit
 from apas.theory import Answer, Formula, Reduction, distinct_realizations, reduction
@@ -120,18 +120,17 @@ def _decide(formulas: Iterable[Formula], *, paper: bool = False) -> dict[str, An
 
 def tables(results: Results) -> dict[str, pd.DataFrame]:
     """Answers and times by the numbers of variables and clauses; both constructions; and the paper's lemmas."""
-    kinds: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for r in (r for r in results if "lemmas" not in r):
-        kinds.setdefault((r.get("construction", ""), r["random"], r["variables"], r["clauses"]), []).append(r)
+    asked = [{"construction": "", **r} for r in results if "lemmas" not in r]
+    kinds = group_by(asked, "construction", "random", "variables", "clauses")
     columns = ["delta", "gadget", "lemma", "verdict", "against if", "against only if", "true"]
     lemmas = [(r["delta"], *line) for r in results if "lemmas" in r for line in r["lemmas"]]
     both = [
-        {"construction": kind[0], **_line(parts), "parameters that a tie pins": parts[0]["pinned"]}
-        for kind, parts in kinds.items()
-        if kind[0]
+        {"construction": parts[0]["construction"], **_line(parts), "parameters that a tie pins": parts[0]["pinned"]}
+        for parts in kinds
+        if parts[0]["construction"]
     ]
     return {
-        "hardness": pd.DataFrame([_line(parts) for kind, parts in kinds.items() if not kind[0]]),
+        "hardness": pd.DataFrame([_line(parts) for parts in kinds if not parts[0]["construction"]]),
         "hardness-constructions": pd.DataFrame(both),
         "hardness-lemmas": pd.DataFrame(lemmas, columns=columns),
     }

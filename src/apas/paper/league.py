@@ -12,42 +12,31 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
+import apas
 from apas._lazy import require
 from apas._typing import Floats, Integers
-from apas.certification.methods.sampling import Sampling
-from apas.counterfactuals.api import generate
-from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.sources.betarce import BetaRce
 from apas.counterfactuals.sources.consensus import Consensus
 from apas.counterfactuals.sources.ellice import Ellice
-from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.proplace import Proplace
-from apas.counterfactuals.sources.prototype import Prototype
 from apas.counterfactuals.sources.rbr import Rbr
 from apas.counterfactuals.sources.rnce import Rnce
-from apas.counterfactuals.sources.roar import Roar
-from apas.counterfactuals.sources.robust_optimum import RobustOptimum
 from apas.counterfactuals.sources.spread_path import SpreadPath
 from apas.counterfactuals.sources.trex import TRex
-from apas.counterfactuals.sources.wachter import Wachter
-from apas.counterfactuals.space.space import FeatureSpace
 from apas.display.plots import save_figure
 from apas.metrics.distance import l1, lof, share_changed
-from apas.models.base import as_model
-from apas.models.feedforward import FeedForward
-from apas.paper.data_folder import dataset_path, reading
-from apas.paper.datasets import Part, Tables, files_of, make_part, read_tables
+from apas.paper import Results, new_figure
+from apas.paper.data_folder import reading
+from apas.paper.datasets import Part, Tables, files_of, make_part, read_labelled, read_tables
 from apas.paper.networks import Recipe, fit_together
 from apas.paper.store import Unit
-from apas.shifts.observed import ObservedShifts
 from apas.stats.binomial import clopper_pearson
 
 SAME, LATER = "bootstrap of D1", "bootstrap of D1 and D2"
@@ -60,9 +49,9 @@ ENOUGH = 0.5  # what finds a row for fewer of the inputs is drawn hollow, and is
 
 MOST_ROWS = 4000  # of a table
 #: The column of the label of tables that are cut into halves; 1 is wanted, or P.
-HALVED: Final = MappingProxyType(
-    {"diabetes": "Outcome", "no2": "binaryClass", "heloc": "RiskPerformance", "adult": "income", "compas": "score"}
-)
+HALVED: Final[Mapping[str, str]] = {
+    "diabetes": "Outcome", "no2": "binaryClass", "heloc": "RiskPerformance", "adult": "income", "compas": "score",
+}  # fmt: skip
 #: Tables on which methods may be tuned, and those that are run once.
 TUNED, HELD_OUT = ("diabetes", "no2", "heloc"), ("adult", "compas", "credit", "sba")
 NETWORK: Final = Recipe(12, 0.01, 32, 40, 0.0, 0)
@@ -71,23 +60,20 @@ LINES, TREES, TOGETHER = "logistic regression", "XGBoost", 100
 
 def read_league_table(name: str, seed: int) -> Tables:
     """A table in two parts: of sba and credit the earlier and the later period, of others random halves."""
-    if name not in HALVED:
+    if name in HALVED:
+        with reading(name):
+            frame, y, space = read_labelled(name, HALVED[name])
+        rows = np.random.default_rng([seed, 1]).permutation(len(frame))[:MOST_ROWS]
+        first, second = (make_part(frame, y, space, half) for half in np.array_split(rows, 2))
+    else:
         tables = read_tables(name, aligned=True)
-        return Tables(name, tables.space, _cut(tables.d1, seed), _cut(tables.d2, seed))
-    with reading(name):
-        frame = pd.read_csv(dataset_path(name))
-    y = (frame[HALVED[name]] == ("P" if name == "no2" else 1)).to_numpy()
-    frame = frame.drop(columns=HALVED[name])
-    numbers = [c for c in frame.columns if frame[c].dtype.kind in "iuf"]
-    space = FeatureSpace.from_frame(frame, kinds=dict.fromkeys(numbers, "continuous"), scale="minmax")
-    rows = np.random.default_rng([seed, 1]).permutation(len(frame))[:MOST_ROWS]
-    first, second = (make_part(frame, y, space, half) for half in np.array_split(rows, 2))
+        space = tables.space
+        first, second = (_cut(part, space, seed) for part in (tables.d1, tables.d2))
     return Tables(name, space, first, second)
 
 
-def _cut(part: Part, seed: int) -> Part:
-    rows = np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2]
-    return Part(part.raw.iloc[rows].reset_index(drop=True), part.X[rows].copy(), part.y[rows].copy())
+def _cut(part: Part, space: apas.FeatureSpace, seed: int) -> Part:
+    return make_part(part.raw, part.y, space, np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2])
 
 
 Fit = Callable[[Floats, Integers, Integers, Sequence[int], tuple[str, ...]], list[Any]]
@@ -96,7 +82,7 @@ Fit = Callable[[Floats, Integers, Integers, Sequence[int], tuple[str, ...]], lis
 def _fit_logistic(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
     """Scikit-learn's logistic regression with its defaults, as a network without hidden units."""
     fitted = (LogisticRegression(max_iter=1000).fit(X[line], y[line]) for line in rows)
-    return [FeedForward([m.coef_.T], [m.intercept_], feature_names=names) for m in fitted]
+    return [apas.FeedForward([m.coef_.T], [m.intercept_], feature_names=names) for m in fitted]
 
 
 def _fit_networks(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
@@ -112,14 +98,13 @@ def _fit_trees(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], nam
 
     how = {"n_estimators": 50, "max_depth": 4, "learning_rate": 0.2, "subsample": 0.8, "n_jobs": 1}
     kinds = (XGBClassifier(**how, random_state=int(seed)) for seed in seeds)
-    return [as_model(model.fit(X[line], y[line])) for model, line in zip(kinds, rows, strict=True)]
+    return [apas.as_model(model.fit(X[line], y[line])) for model, line in zip(kinds, rows, strict=True)]
 
 
-MODELS: Final[Mapping[str, Fit]] = MappingProxyType({LINES: _fit_logistic, "network": _fit_networks, TREES: _fit_trees})
+MODELS: Final[Mapping[str, Fit]] = {LINES: _fit_logistic, "network": _fit_networks, TREES: _fit_trees}
 
 
-@dataclass(frozen=True, eq=False)
-class Refits:
+class Refits(NamedTuple):
     """Models of one process: to search with, to certify on, and to judge, which nothing else sees."""
 
     search: list[Any]
@@ -172,7 +157,7 @@ def accepted_by(models: Sequence[Any], points: Floats) -> Integers:
 
 #: Refits to search with, and to certify on: with 93 of them one may refuse a row.
 SEARCH, CERTIFY = 40, 93
-CLAIM: Final = Sampling(coverage=0.95, confidence=0.95, n_samples=CERTIFY)
+CLAIM: Final = apas.Sampling(coverage=0.95, confidence=0.95, n_samples=CERTIFY)
 SECONDS = 300.0  # per row and method at most, by the clock: far more than any took; beyond it a row is not found
 WHOLE: Final[Mapping[str, Any]] = {"inputs": 25, "seeds": 3, "judges": 100, "knobs": True}
 QUICK: Final[Mapping[str, Any]] = {"inputs": 4, "seeds": 1, "judges": 30, "tables": ("diabetes",), "knobs": False}
@@ -195,10 +180,10 @@ def _all_refits(refits: Refits | None) -> list[Any]:
 #: A new method is a source in a file of its own and a line here.
 METHODS: Final[Mapping[str, LeagueMethod]] = {
     "nearest": LeagueMethod(lambda base, _: Consensus(refits=[base])),
-    "neighbours": LeagueMethod(lambda base, _: NearestNeighbours()),
-    "Wachter": LeagueMethod(lambda base, _: Wachter(), trees=False),
-    "Prototype": LeagueMethod(lambda base, _: Prototype(), trees=False),
-    "ROAR": LeagueMethod(lambda base, _: Roar()),
+    "neighbours": LeagueMethod(lambda base, _: apas.NearestNeighbours()),
+    "Wachter": LeagueMethod(lambda base, _: apas.Wachter(), trees=False),
+    "Prototype": LeagueMethod(lambda base, _: apas.Prototype(), trees=False),
+    "ROAR": LeagueMethod(lambda base, _: apas.Roar()),
     "RNCE": LeagueMethod(lambda base, _: Rnce(), trees=False),
     "PROPLACE": LeagueMethod(lambda base, _: Proplace(), trees=False),
     "T-Rex": LeagueMethod(lambda base, _: TRex()),
@@ -206,8 +191,8 @@ METHODS: Final[Mapping[str, LeagueMethod]] = {
     "ElliCE": LeagueMethod(lambda base, _: Ellice(), trees=False),
     "BetaRCE": LeagueMethod(lambda base, refits: BetaRce(refits=_all_refits(refits)), on_refits=True),
     "consensus": LeagueMethod(lambda base, refits: Consensus(refits=_all_refits(refits)), on_refits=True),
-    "RobustOptimum alone": LeagueMethod(lambda base, _: RobustOptimum(alone=True), on_refits=True, certified=True),
-    "RobustOptimum": LeagueMethod(lambda base, _: RobustOptimum(), on_refits=True, certified=True),
+    "RobustOptimum alone": LeagueMethod(lambda base, _: apas.RobustOptimum(alone=True), on_refits=True, certified=True),
+    "RobustOptimum": LeagueMethod(lambda base, _: apas.RobustOptimum(), on_refits=True, certified=True),
     "SpreadPath": LeagueMethod(lambda base, _: SpreadPath(), on_refits=True, certified=True),
 }
 
@@ -267,7 +252,7 @@ def _offers(ground: Ground, refits: Mapping[str, Refits], knobs: bool) -> Iterat
 
 
 def _certifying(refits: Refits | None) -> dict[str, Any]:
-    listed = ObservedShifts(_all_refits(refits), process="a refit on a bootstrap sample with a new seed")
+    listed = apas.ObservedShifts(_all_refits(refits), process="a refit on a bootstrap sample with a new seed")
     return {"delta": 1.0, "shifts": listed, "method": CLAIM}
 
 
@@ -280,16 +265,16 @@ def _variants(source: Any, knobs: bool) -> Iterator[tuple[str, Any]]:
             yield f"{name} = {value:g}", replace(source, **{name: value})
 
 
-def _generated(ground: Ground, source: Any, options: Mapping[str, Any]) -> tuple[Counterfactuals, float]:
+def _generated(ground: Ground, source: Any, options: Mapping[str, Any]) -> tuple[apas.Counterfactuals, float]:
     """Answers for all inputs, and processor seconds per row."""
     tables, began = ground.tables, time.process_time()
     known: dict[str, Any] = {"space": tables.space, "background": tables.d1.raw, "source": source, "rng": ground.seed}
     known["time_limit"] = SECONDS * max(1, len(ground.inputs))
-    answer = generate(ground.base, tables.d1.raw.iloc[ground.inputs], target=1, **known, **options)
+    answer = apas.generate(ground.base, tables.d1.raw.iloc[ground.inputs], target=1, **known, **options)
     return answer, (time.process_time() - began) / max(1, len(ground.inputs))
 
 
-def row_table(results: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def row_table(results: Results) -> pd.DataFrame:
     """A line per row that was found and process that judges it; `made for` is that process, or SAME for surprises."""
     parts = []
     for r in results:
@@ -307,7 +292,7 @@ def row_table(results: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return found.assign(valid=found["accepted"] / found["judges"], safe=found["accepted"] >= COVERAGE * found["judges"])
 
 
-def tables(results: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
+def tables(results: Results) -> dict[str, pd.DataFrame]:
     """The league, by table and by cell, the claims, surprises, duels, and the methods' own knobs."""
     rows = row_table(results)
     foreseen = rows[rows["process"] == rows["made for"]]
@@ -332,7 +317,7 @@ def tables(results: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
     }
 
 
-def _cells(results: Sequence[Mapping[str, Any]], rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def _cells(results: Results, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Figures of a method on a table: shares of what was asked for and of what was found, and means over the latter."""
     asked = pd.DataFrame(
         {**{name: r[name] for name in ("table", "kind", "inputs")}, "process": process}
@@ -377,69 +362,57 @@ def _means(cells: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 def _league(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """A line per method and process, with what it costs against ours on rows that both found."""
-    means = _means(cells, ["process", "method"])
-    ratios = []
-    for process, method in zip(means["process"], means["method"], strict=True):
-        pairs = _paired(rows[rows["process"] == process], method)
-        by_cell = pairs.groupby(["table", "kind"])[["cost", "cost of ours"]].mean()
-        ratios.append(float((by_cell["cost"] / by_cell["cost of ours"]).median()))
-    return means.assign(**{"cost / ours": pd.Series(ratios)}).sort_values(
-        ["process", "rows >= 95 %"], ascending=[True, False], kind="stable", ignore_index=True
+    by = ["process", "method"]
+    costs = _paired(rows).groupby([*by, "table", "kind"])[["cost", "cost of ours"]].mean()
+    ratios = (costs["cost"] / costs["cost of ours"]).groupby(by).median().rename("cost / ours")
+    return (
+        _means(cells, by)
+        .join(ratios, on=by)
+        .sort_values(["process", "rows >= 95 %"], ascending=[True, False], kind="stable", ignore_index=True)
     )
 
 
-def _paired(rows: pd.DataFrame, method: str) -> pd.DataFrame:
-    """Rows of a method beside ours of the same input."""
-    key, figures = ["table", "kind", "seed", "process", "row"], ["valid", "cost"]
-    theirs, ours = (rows[rows["method"] == name][[*key, *figures]] for name in (method, OURS))
-    return theirs.merge(ours, on=key, suffixes=("", " of ours"))
+def _paired(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of all methods beside ours of the same input."""
+    key = ["table", "kind", "seed", "process", "row"]
+    ours = rows[rows["method"] == OURS][[*key, "valid", "cost"]]
+    return rows.merge(ours, on=key, suffixes=("", " of ours"))
 
 
 def _surprises(surprised: pd.DataFrame, foreseen: pd.DataFrame) -> pd.DataFrame:
     """How rows that were made for refits of D1 fare before those of D1 and D2, beside what they were made for."""
-    lines = []
-    for (table, method), part in surprised.groupby(["table", "method"], sort=False):
-        same = (foreseen["table"] == table) & (foreseen["method"] == method) & (foreseen["process"] == SAME)
-        before = foreseen[same]
-        lines.append(
-            {"table": table, "method": method, "rows": len(part), "valid as foreseen": before["valid"].mean()}
-            | {"valid, surprised": part["valid"].mean(), "rows >= 95 % as foreseen": before["safe"].mean()}
-            | {"rows >= 95 %, surprised": part["safe"].mean()}
-        )
-    return pd.DataFrame(lines)
+    by, shares = ["table", "method"], ["valid", "safe"]
+    before = foreseen[foreseen["process"] == SAME].groupby(by)[shares].mean()
+    groups = surprised.groupby(by, sort=False)
+    after = groups[shares].mean()
+    columns = {"rows": groups.size()}
+    columns |= {"valid as foreseen": before["valid"], "valid, surprised": after["valid"]}
+    columns |= {"rows >= 95 % as foreseen": before["safe"], "rows >= 95 %, surprised": after["safe"]}
+    return pd.DataFrame(columns, index=after.index).reset_index()
 
 
 def _claims(rows: pd.DataFrame) -> pd.DataFrame:
     """Certified offers against what they claim: 95 % of the refits, with confidence 0.95 for each row."""
-    lines = []
-    for key, part in rows[rows["certified"]].groupby(["method", "process", "table", "kind"], sort=False):
-        judges, safe = int(part["judges"].iloc[0]), int(part["safe"].sum())
-        limit = int(binom.ppf(RISK, judges, COVERAGE)) - 1
-        lines.append(
-            dict(zip(("method", "process", "table", "model"), key, strict=True))
-            | {"rows": len(part), "accepted by >= 95 %": safe, "share": safe / len(part)}
-            # fewer than this has a probability below 0.01 if 95 % of the rows are
-            | {"least that 95 % allows": int(binom.ppf(0.01, len(part), COVERAGE))}
-            | {"shown to be false": int((part["accepted"] <= limit).sum()), "valid": part["valid"].mean()}
-        )
-    return pd.DataFrame(lines)
+    rows = rows[rows["certified"]].rename(columns={"kind": "model"})
+    rows["false"] = rows["accepted"] <= binom.ppf(RISK, rows["judges"], COVERAGE) - 1
+    groups = rows.groupby(["method", "process", "table", "model"], sort=False)
+    found = groups["safe"].agg(["size", "sum", "mean"]).set_axis(["rows", "accepted by >= 95 %", "share"], axis=1)
+    # fewer than this has a probability below 0.01 if 95 % of the rows are
+    found["least that 95 % allows"] = binom.ppf(0.01, found["rows"], COVERAGE).astype(int)
+    return found.assign(**{"shown to be false": groups["false"].sum(), "valid": groups["valid"].mean()}).reset_index()
 
 
 def _duels(rows: pd.DataFrame) -> pd.DataFrame:
     """On how many tables a rival is clearly valid more often, clearly cheaper, or both, on rows that both found."""
+    paired = _paired(rows).sort_values("process", kind="stable")
     lines = []
-    for process in dict.fromkeys(rows["process"]):
-        here = rows[rows["process"] == process]
-        for method in dict.fromkeys(here["method"]):
-            if method == OURS:
-                continue
-            pairs = _paired(here, method)
-            signs = [(_sign(part, "valid"), -_sign(part, "cost")) for _, part in pairs.groupby("table")]
-            line: dict[str, Any] = {"process": process, "rival": method, "tables": len(signs), "rows": len(pairs)}
-            line |= {"more valid": sum(v > 0 for v, _ in signs), "cheaper": sum(c > 0 for _, c in signs)}
-            line |= {"less valid": sum(v < 0 for v, _ in signs), "dearer": sum(c < 0 for _, c in signs)}
-            line |= {"both better": sum(v > 0 < c for v, c in signs), "both worse": sum(v < 0 > c for v, c in signs)}
-            lines.append(line)
+    for (process, method), pairs in paired[paired["method"] != OURS].groupby(["process", "method"], sort=False):
+        signs = [(_sign(part, "valid"), -_sign(part, "cost")) for _, part in pairs.groupby("table")]
+        line: dict[str, Any] = {"process": process, "rival": method, "tables": len(signs), "rows": len(pairs)}
+        line |= {"more valid": sum(v > 0 for v, _ in signs), "cheaper": sum(c > 0 for _, c in signs)}
+        line |= {"less valid": sum(v < 0 for v, _ in signs), "dearer": sum(c < 0 for _, c in signs)}
+        line |= {"both better": sum(v > 0 < c for v, c in signs), "both worse": sum(v < 0 > c for v, c in signs)}
+        lines.append(line)
     return pd.DataFrame(lines)
 
 
@@ -452,20 +425,18 @@ def _sign(pairs: pd.DataFrame, name: str) -> int:
 MARKS: Final = ["o", "s", "^", "v", "D", "P", "X", "<", ">", "p", "h", "*", "d", "8"]
 
 
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+def figures(results: Results, folder: Path | str) -> list[Path]:
     """For each table what methods cost against how often they are valid, per model and process."""
-    plt = require("matplotlib.pyplot", feature="the league table", extra="plot")
+    colours = require("matplotlib", feature="the league table", extra="plot").colormaps["tab20"].colors
     rows = row_table(results)
     cells = _cells(results, rows[rows["process"] == rows["made for"]], ["table", "kind", "process", "method", "knob"])
     if "valid" not in cells:
         return []
     methods, written = list(dict.fromkeys(cells["method"])), []
-    colours = plt.get_cmap("tab20").colors
     for table, part in cells.groupby("table", sort=False):
         kinds = list(dict.fromkeys(part["model"]))
-        figure, axes = plt.subplots(
-            len(PROCESSES), len(kinds), figsize=(4.2 * len(kinds), 7), squeeze=False, layout="constrained", sharey=True
-        )
+        shape, size = (len(PROCESSES), len(kinds)), (4.2 * len(kinds), 7)
+        figure, axes = new_figure(*shape, feature="the league table", figsize=size, squeeze=False, sharey=True)
         for line, process in zip(axes, PROCESSES, strict=True):
             for ax, kind in zip(line, kinds, strict=True):
                 here = part[(part["model"] == kind) & (part["process"] == process)].dropna(subset=["valid"])
