@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Any, Final
 
 from apas._atomic import refusing, write_bytes
@@ -38,7 +37,7 @@ _SOURCES: Final = json.loads(package_text("sources.json"))
 #: Name of each dataset and its file below the data folder. The paper trains on ``credit`` and retrains on
 #: ``credit-new``, a part of ``credit-new-complete``; its ``spam`` lacks one row of ``spam-complete``. The last three
 #: are not the paper's, but what others report on: the league table reads them.
-DATASETS: Final[Mapping[str, str]] = MappingProxyType({name: told["file"] for name, told in _SOURCES.items()})
+DATASETS: Final[Mapping[str, str]] = {name: told["file"] for name, told in _SOURCES.items()}
 #: First come addresses of the experiments' data under the MIT licence, then those of the paper's own repository, which
 #: names no licence.
 SOURCES: Final = {
@@ -274,11 +273,8 @@ def _unpack(content: bytes, member: str | None) -> bytes:
 
 def _digest(path: Path) -> str | None:
     """SHA-256 of a file, unpacked if its name ends in ".gz"; None if it cannot be read."""
-    digest = hashlib.sha256()
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, EOFError, zlib.error):
         return None
-    return digest.hexdigest()

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+import apas
 from apas._typing import Array
-from apas.certification.api import output_range, robust_fraction
 from apas.display.plots import new_axes, save_figure
-from apas.models.feedforward import FeedForward
 from apas.paper import Results, make_table, new_figure
 from apas.paper.store import Unit
 from apas.paper.toy import TOY, TOY_DELTA
@@ -40,8 +39,8 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 def place_output(case: str) -> dict[str, Any]:
     """The range of outputs over the shifted models, and bounds, with confidence 0.999, on the share that says 1."""
     model, X = LEMMA_EXAMPLE.model(), np.array([CASES[case]])
-    found = output_range(model, X, DELTA, target=1, method="exact")[0]
-    share = robust_fraction(model, X, [DELTA], target=1, rng=0)[0]
+    found = apas.output_range(model, X, DELTA, target=1, method="exact")[0]
+    share = apas.robust_fraction(model, X, [DELTA], target=1, rng=0)[0]
     # a margin is the output less the threshold
     low, middle, high = (v + model.threshold for v in (found.low, found.margin, found.high))
     ends = [float(share.lower[0]), float(share.upper[0])]
@@ -127,7 +126,7 @@ def draw_layers(
 
 
 def draw_network(
-    model: FeedForward,
+    model: apas.FeedForward,
     ax: "Axes | None" = None,
     *,
     delta: float | None = None,

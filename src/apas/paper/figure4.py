@@ -12,11 +12,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+import apas
 from apas._typing import Floats
-from apas.certification.max_shift.api import max_shift
-from apas.certification.methods.sampling import Sampling
 from apas.display.plots import save_figure
-from apas.models.feedforward import FeedForward
 from apas.paper import Results, make_table, new_figure, package_table
 from apas.paper.datasets import TABLES, files_of
 from apas.paper.networks import Preparation, prepare
@@ -112,16 +110,16 @@ def measure(dataset: str, method: str, repetitions: int) -> dict[str, Any]:
     return {"dataset": dataset, "method": method, "means": means, "mean": mean, **spread}
 
 
-def _deltas(network: FeedForward, X: Floats, method: str, seed: int) -> Floats:
+def _deltas(network: apas.FeedForward, X: Floats, method: str, seed: int) -> Floats:
     if method == "worst case, as published":
         return published_delta(network, X, "interval")
     if method == "worst case":
-        return max_shift(network, X, target=1, method="exact").deltas
+        return apas.max_shift(network, X, target=1, method="exact").deltas
     if method == "paper search, its draws":
         return published_delta(network, X, PublishedSampling(n_samples=1378))
     search = "paper" if method.startswith("paper") else "rays"
-    sampler = Sampling(n_samples=20_000 if method.endswith("20,000") else 1379)
-    return max_shift(network, X, target=1, method=sampler, search=search, rng=seed).deltas
+    sampler = apas.Sampling(n_samples=20_000 if method.endswith("20,000") else 1379)
+    return apas.max_shift(network, X, target=1, method=sampler, search=search, rng=seed).deltas
 
 
 def tables(results: Results) -> dict[str, pd.DataFrame]:

@@ -8,7 +8,6 @@ to the last bit. The C library's ``exp`` is not fixed like that, hence the small
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,9 +27,9 @@ LOAN_FEATURES: Final = tuple(line["column"] for line in _COLUMNS)
 #: Those that hold numbers.
 NUMERIC: Final = tuple(line["column"] for line in _COLUMNS if not line["words"])
 #: Those that hold words, and all words each may hold; ``credit_history`` goes from worst to best.
-CATEGORICAL: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {line["column"]: tuple(line["words"].split()) for line in _COLUMNS if line["words"]}
-)
+CATEGORICAL: Final[Mapping[str, tuple[str, ...]]] = {
+    line["column"]: tuple(line["words"].split()) for line in _COLUMNS if line["words"]
+}
 
 _SELF_EMPLOYED, _STUDENT, _UNEMPLOYED, _OWN = 1, 3, 4, 0  # codes: places in CATEGORICAL
 _WORDS_PER_ROW = 16  # 14 in use; row i always owns words 16 i to 16 i + 15, so a shorter table is a prefix

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,12 +19,10 @@ from scipy.special import expit
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
+import apas
 from apas._typing import Floats, Integers
 from apas._validation import check_flag
-from apas.certification.api import certify
-from apas.models.feedforward import FeedForward
 from apas.paper.datasets import Part, Tables, read_tables
-from apas.shifts.distance import estimate_delta, measure_shift
 
 INPUTS = 50  # how many inputs are explained
 
@@ -39,22 +36,22 @@ class Chosen(NamedTuple):
 
 
 def certified_inputs(
-    network: FeedForward, X: Floats, delta: float, *, most: int, seed: int, count: int = INPUTS
+    network: apas.FeedForward, X: Floats, delta: float, *, most: int, seed: int, count: int = INPUTS
 ) -> Chosen:
     """Rows of class 0 as published: the first of those drawn with replacement that keep it under every shift."""
     # so of 50 inputs 29 to 43 differ, and rows near the boundary, which are the easiest to explain, are left out
     class_0 = np.flatnonzero(network.margin(X, 1) < 0)
     drawn = class_0[np.random.RandomState(seed).choice(len(class_0), min(len(class_0), most))]
-    certified = certify(network, X[drawn], delta, target=0, method="interval").certified
+    certified = apas.certify(network, X[drawn], delta, target=0, method="interval").certified
     return Chosen(drawn[certified][:count], len(class_0), int(certified.sum()))
 
 
-def distinct_inputs(network: FeedForward, X: Floats, delta: float, *, seed: int, count: int = INPUTS) -> Chosen:
+def distinct_inputs(network: apas.FeedForward, X: Floats, delta: float, *, seed: int, count: int = INPUTS) -> Chosen:
     """Different rows of class 0, drawn without replacement, whether they keep it under shifts or not."""
     class_0 = np.flatnonzero(network.margin(X, 1) < 0)
     different = class_0[np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])]
     rows = np.random.default_rng(seed).permutation(different)[:count]
-    certified = certify(network, X[rows], delta, target=0, method="interval").certified
+    certified = apas.certify(network, X[rows], delta, target=0, method="interval").certified
     return Chosen(rows, len(different), int(certified.sum()))
 
 
@@ -76,14 +73,12 @@ class Recipe:
 
 
 #: The settings of the published experiments.
-RECIPES: Final[Mapping[str, Recipe]] = MappingProxyType(
-    {
-        "diabetes": Recipe(8, 0.01, 8, 7000, 0.25, 500),
-        "no2": Recipe(16, 0.005, 8, 2000, 0.15, 200),
-        "sba": Recipe(18, 0.005, 8, 9000, 0.25, 200, split_seed=5),
-        "credit": Recipe(5, 0.02, 32, 7000, 0.04, 2000),
-    }
-)
+RECIPES: Final[Mapping[str, Recipe]] = {
+    "diabetes": Recipe(8, 0.01, 8, 7000, 0.25, 500),
+    "no2": Recipe(16, 0.005, 8, 2000, 0.15, 200),
+    "sba": Recipe(18, 0.005, 8, 9000, 0.25, 200, split_seed=5),
+    "credit": Recipe(5, 0.02, 32, 7000, 0.04, 2000),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +89,9 @@ class Preparation:
     training: Integers  # rows of D1 that the base network was trained on
     testing: Integers  # the others
     estimator: Any  # the base network as scikit-learn has it, to be trained further; copy it first
-    network: FeedForward  # M
-    retrained: FeedForward  # M2: M after one pass over D2
-    most_shifted: FeedForward  # the farthest of five, each M after one pass over rows drawn from D2, 99 % as many
+    network: apas.FeedForward  # M
+    retrained: apas.FeedForward  # M2: M after one pass over D2
+    most_shifted: apas.FeedForward  # the farthest of five, each M after one pass over rows drawn from D2, 99 % as many
     delta: float  # largest change of a parameter in five passes over a part of D2: the shift explanations are made for
     delta_max: float  # the same over 99 % of D2
     n_class_0: int  # rows of D1 that M puts into class 0 (with distinct inputs: how many differ)
@@ -136,7 +131,7 @@ class Preparation:
     @property
     def shift(self) -> float:
         """Largest change of any weight or bias from M to M2."""
-        return float(measure_shift(self.network, self.retrained))
+        return float(apas.measure_shift(self.network, self.retrained))
 
     @property
     def published_shift(self) -> float:
@@ -178,7 +173,7 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     training, testing = train_test_split(np.arange(len(d1)), stratify=d1.y, test_size=0.2, random_state=split)
     estimator = fit(recipe, d1.X[training], d1.y[training], seed=own)
     network = _network(estimator, tables)
-    delta = float(estimate_delta(estimator, d2.X, d2.y, rounds=ROUNDS, fraction=recipe.fraction, rng=rounds))
+    delta = float(apas.estimate_delta(estimator, d2.X, d2.y, rounds=ROUNDS, fraction=recipe.fraction, rng=rounds))
     # one more pass over D2, with the optimiser's state carried over
     passed = copy.deepcopy(estimator).partial_fit(d2.X, d2.y)
     farthest, delta_max = _most_shifted(estimator, d2, rounds)
@@ -188,8 +183,8 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     return Preparation(tables, training, testing, estimator, *networks, delta, delta_max, **chosen._asdict())
 
 
-def _network(estimator: Any, tables: Tables) -> FeedForward:
-    return FeedForward(estimator.coefs_, estimator.intercepts_, feature_names=tables.inputs)
+def _network(estimator: Any, tables: Tables) -> apas.FeedForward:
+    return apas.FeedForward(estimator.coefs_, estimator.intercepts_, feature_names=tables.inputs)
 
 
 def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
@@ -200,7 +195,7 @@ def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
         passed.append(changed.partial_fit(X, y))
         return changed
 
-    report = estimate_delta(estimator, d2.X, d2.y, update=update, rounds=ROUNDS, fraction=MOST, rng=rounds)
+    report = apas.estimate_delta(estimator, d2.X, d2.y, update=update, rounds=ROUNDS, fraction=MOST, rng=rounds)
     return passed[int(report.overall.loc[math.inf].to_numpy().argmax())], float(report)
 
 
@@ -212,7 +207,7 @@ CLIP: Final = float(np.finfo(np.float64).eps)  # probabilities are kept so far f
 
 def fit_together(
     recipe: Recipe, X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: Any = None
-) -> list[FeedForward]:
+) -> list[apas.FeedForward]:
     """Train one network per line of `rows` as `fit` would on these rows."""
     states = [np.random.RandomState(seed) for seed in seeds]
     flat = np.stack([_start(state, X.shape[1], recipe.hidden) for state in states])
@@ -231,7 +226,7 @@ def fit_together(
         if not going.size:
             break
     parts = (training.parts(values[None]) for values in training.values)
-    return [FeedForward([w[0], v[0]], [b[0, 0], c[0, 0]], feature_names=feature_names) for w, v, b, c in parts]
+    return [apas.FeedForward([w[0], v[0]], [b[0, 0], c[0, 0]], feature_names=feature_names) for w, v, b, c in parts]
 
 
 def _start(state: np.random.RandomState, inputs: int, hidden: int) -> Floats:
@@ -295,12 +290,12 @@ class _Training:
 TOGETHER = 100  # so many small networks take hardly longer than one, most of whose time goes into calls
 
 
-def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[FeedForward]:
+def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[apas.FeedForward]:
     """Networks of the dataset's recipe, each on as many rows as D1 and D2 have together, drawn from both."""
     X = np.vstack([preparation.d1.X, preparation.d2.X])
     y = np.concatenate([preparation.d1.y, preparation.d2.y]).astype(np.int64)
     rng = np.random.default_rng([seed, len(X)])
-    networks: list[FeedForward] = []
+    networks: list[apas.FeedForward] = []
     names = preparation.tables.inputs
     while (size := min(TOGETHER, count - len(networks))) > 0:
         rows, seeds = rng.integers(0, len(X), (size, len(X))), rng.integers(0, 2**31, size).tolist()

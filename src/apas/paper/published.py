@@ -10,33 +10,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 
+import apas
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas._validation import check_integer, check_probability
-from apas.certification.api import certify
-from apas.certification.certificate import BoundEvidence, Certificate, KeptShift
-from apas.certification.claims import Most, Verdict
+from apas.certification.certificate import BoundEvidence, KeptShift
 from apas.certification.max_shift.api import PUBLISHED, double_and_bisect
 from apas.certification.question import Method, Question
-from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.smooth_problem import Level
-from apas.counterfactuals.sources.base import CandidateSource, Search, Task
-from apas.counterfactuals.sources.milp.source import MilpSource
-from apas.counterfactuals.sources.prototype import Prototype
-from apas.counterfactuals.sources.roar import Roar
-from apas.counterfactuals.sources.wachter import Wachter
-from apas.errors import InputError, Unsupported
-from apas.metrics.api import Evaluation, evaluate
-from apas.models.feedforward import FeedForward
+from apas.counterfactuals.sources.base import Search, Task
 from apas.paper.networks import Preparation
 from apas.shifts.geometry import inside_box
-from apas.shifts.linf import LinfShifts
 from apas.shifts.selection import placed
 from apas.stats import coverage_lower
 
@@ -44,15 +33,14 @@ LAST = 1e6  # nothing passes for ever: the search ends here
 
 
 def published_delta(
-    network: FeedForward, X: Floats, method: Method | str, shifts: LinfShifts | None = None, *, target: Any = 1
+    network: apas.FeedForward, X: Floats, method: Method | str, shifts: apas.ShiftSet | str = "linf", *, target: Any = 1
 ) -> Floats:
     """The largest delta of each row that the search finds with a method of `certify` as its test."""
     # With `PublishedSampling` it is Algorithm 1 with the published draws, with ``"interval"`` Algorithm 4. Neither
     # makes the delta itself a certificate at the claim's confidence: draws chose it.
-    moves = LinfShifts() if shifts is None else shifts
 
     def passes(rows: Indices, delta: Floats) -> Bools:
-        return certify(network, X[rows], delta, target=target, shifts=moves, method=method).certified
+        return apas.certify(network, X[rows], delta, target=target, shifts=shifts, method=method).certified
 
     return double_and_bisect(passes, len(X), LAST, PUBLISHED)
 
@@ -116,12 +104,12 @@ class PublishedSampling:
             value = check_integer(getattr(self, name), name, type(self).__name__, least=least)
             object.__setattr__(self, name, value)
 
-    def claim(self, question: Question) -> Most:
+    def claim(self, question: Question) -> apas.Most:
         """What the method will speak about: each test by itself, whatever the number of tries."""
         measure = f"{question.measure}; the confidence is per test only, as published, with no allowance for a search"
-        per_row = Most(0.5, self.confidence, measure, question.claim_rows).row_confidence
+        per_row = apas.Most(0.5, self.confidence, measure, question.claim_rows).row_confidence
         shown = coverage_lower(self.n_samples, 0, confidence=per_row)
-        return Most(np.floor(shown * 10**DECIMALS) / 10**DECIMALS, self.confidence, measure, question.claim_rows)
+        return apas.Most(np.floor(shown * 10**DECIMALS) / 10**DECIMALS, self.confidence, measure, question.claim_rows)
 
     def unsupported(self, question: Question) -> str | None:
         """None in boxes of shifts, else why not."""
@@ -130,7 +118,7 @@ class PublishedSampling:
         name = type(question.shifts).__name__
         return f"PublishedSampling draws from boxes of shifts only, as the paper did; use Sampling for {name}."
 
-    def run(self, question: Question, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[apas.Certificate]:
         """Test all rows on the same draws; the stream is not used."""
         first = np.full(len(question), self.n_samples)
         witnesses: dict[int, KeptShift] = {}
@@ -153,12 +141,12 @@ class PublishedSampling:
         claim, name, found = self.claim(question), type(self).__name__.lower(), []
         for i, place in enumerate(first.tolist()):
             failed = place < self.n_samples
-            verdict, reason = Verdict.UNKNOWN, f"draw number {place + 1} of {self.n_samples} failed"
+            verdict, reason = apas.Verdict.UNKNOWN, f"draw number {place + 1} of {self.n_samples} failed"
             if not failed:
-                verdict, reason = Verdict.CERTIFIED, f"none of {self.n_samples} draws failed; {_PER_TEST}"
+                verdict, reason = apas.Verdict.CERTIFIED, f"none of {self.n_samples} draws failed; {_PER_TEST}"
             evidence = PublishedEvidence(self.seed, self.n_samples, place + failed, int(failed))
             about = float(question.delta[i]), question.target[i], name, evidence, reason, witnesses.get(i)
-            found.append(Certificate(claim, verdict, *about))
+            found.append(apas.Certificate(claim, verdict, *about))
         return found
 
 
@@ -202,7 +190,7 @@ class Loops:
 def published_loops(preparation: Preparation, tests: Mapping[str, Method | str | None]) -> Loops:
     """Explain the inputs with one loop per test; all share the mixed-integer programs they solve."""
     network, space = preparation.network, preparation.tables.space
-    task, source = Task(space.bind(network), space), MilpSource(step=STEP)
+    task, source = Task(space.bind(network), space), apas.MilpSource(step=STEP)
     rows, times = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_counts=True)
     streams = [source.candidates(Search(task, i, row, 1)) for i, row in enumerate(rows)]
     found = {name: np.full((len(rows), network.n_features), np.nan) for name in tests}
@@ -218,7 +206,7 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
             passed = np.ones(len(waiting), dtype=bool)
             if method is not None:
                 asked = points.round(TESTED_DECIMALS)
-                passed = certify(network, asked, preparation.delta, target=1, method=method).certified
+                passed = apas.certify(network, asked, preparation.delta, target=1, method=method).certified
             now = passed & np.isnan(found[name][waiting, 0])
             found[name][waiting[now]] = points[now]
     return Loops(task.encoded(rows), times, found)
@@ -227,26 +215,22 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
 METRICS = ("validity", "l1", "l0", "lof", "delta_validity")
 WANTED = 1  # the class that is wanted in all experiments
 #: Wachter's descents as published. On credit they were not run: all derivatives are 0 at its inputs.
-WACHTERS: Final[Mapping[str, Wachter]] = MappingProxyType(
-    {
-        "diabetes": Wachter(last=0.95),
-        "no2": Wachter(target_probability=0.56, last=0.96),
-        "sba": Wachter(target_probability=0.95, penalty=0.01, last=0.95),
-    }
-)
+WACHTERS: Final[Mapping[str, apas.Wachter]] = {
+    "diabetes": apas.Wachter(last=0.95),
+    "no2": apas.Wachter(target_probability=0.56, last=0.96),
+    "sba": apas.Wachter(target_probability=0.95, penalty=0.01, last=0.95),
+}
 #: Prototypes as published: only on credit do they attract.
-PROTOTYPES: Final[Mapping[str, Prototype]] = MappingProxyType(
-    {
-        "diabetes": Prototype(attraction=0.0, confidence=0.05, last=0.85),
-        "no2": Prototype(attraction=0.0, confidence=0.0, last=1.0),
-        "sba": Prototype(attraction=0.0, confidence=0.1, last=0.9),
-        "credit": Prototype(attraction=10.0, confidence=0.1, last=0.9),
-    }
-)
+PROTOTYPES: Final[Mapping[str, apas.Prototype]] = {
+    "diabetes": apas.Prototype(attraction=0.0, confidence=0.05, last=0.85),
+    "no2": apas.Prototype(attraction=0.0, confidence=0.0, last=1.0),
+    "sba": apas.Prototype(attraction=0.0, confidence=0.1, last=0.9),
+    "credit": apas.Prototype(attraction=10.0, confidence=0.1, last=0.9),
+}
 
 
 @runtime_checkable
-class Levelled(CandidateSource, Protocol):
+class Levelled(apas.CandidateSource, Protocol):
     """A source that offers rows in levels, each of which asks for more than the one before."""
 
     def levels(self, search: Search) -> Iterator[Level]:
@@ -259,9 +243,9 @@ class BaselineRun:
 
     name: str  # of the dataset
     method: str  # "-R" stands for a robust loop
-    counterfactuals: Counterfactuals  # one per input, missing where nothing was found; nothing in it is certified
+    counterfactuals: apas.Counterfactuals  # one per input, missing where nothing was found; nothing in it is certified
     certified: Bools  # which keep the class under every shift up to the experiment's delta, as interval bounds prove it
-    evaluation: Evaluation  # VM1, VM2, l1, l0, lof and delta-validity
+    evaluation: apas.Evaluation  # VM1, VM2, l1, l0, lof and delta-validity
     seconds: float  # processor time of the search; inputs that occur several times are searched for once
 
     def summary(self) -> pd.Series[float]:
@@ -271,17 +255,17 @@ class BaselineRun:
         return found
 
 
-def later_network(preparation: Preparation) -> FeedForward:
+def later_network(preparation: Preparation) -> apas.FeedForward:
     """The network that VM2 of the published baselines is measured on: M2 for diabetes, else the most shifted one."""
     return preparation.retrained if preparation.name == "diabetes" else preparation.most_shifted
 
 
 def run_baseline(
     preparation: Preparation,
-    source: CandidateSource,
+    source: apas.CandidateSource,
     *,
     robust: bool = False,
-    retrained: Sequence[FeedForward] | None = None,
+    retrained: Sequence[apas.FeedForward] | None = None,
     method: str | None = None,
 ) -> BaselineRun:
     """Run a source on the inputs of an experiment as published.
@@ -309,13 +293,15 @@ def run_baseline(
     """
     if not isinstance(preparation, Preparation):
         got = type(preparation).__name__
-        raise InputError(f"`preparation` must be what apas.experiments.prepare gives, got {got}.")
+        raise apas.InputError(f"`preparation` must be what apas.experiments.prepare gives, got {got}.")
     if robust and not isinstance(source, Levelled):
-        raise InputError(f"`source` must have levels for a robust loop, as Wachter and Prototype have, got {source!r}.")
+        raise apas.InputError(
+            f"`source` must have levels for a robust loop, as Wachter and Prototype have, got {source!r}."
+        )
     X, space = preparation.raw_inputs, preparation.tables.space
     task = Task(space.bind(preparation.network), space, background=space.numbers(preparation.d1.raw))
     if (complaint := source.unsupported(task)) is not None:
-        raise Unsupported(complaint)
+        raise apas.Unsupported(complaint)
     rows, places = np.unique(space.numbers(X), axis=0, return_inverse=True)
     searches = [Search(task, i, row, WANTED) for i, row in enumerate(rows)]
     began = time.process_time()
@@ -325,14 +311,14 @@ def run_baseline(
     name = type(source).__name__ if method is None else method
     later = [later_network(preparation)] if retrained is None else list(retrained)
     points = space.like(found[places.ravel()], X, np.arange(len(X)))
-    given = Counterfactuals.from_frame(preparation.network, X, points, target=WANTED, space=space)
+    given = apas.Counterfactuals.from_frame(preparation.network, X, points, target=WANTED, space=space)
     background, delta = preparation.d1.raw, preparation.delta
-    evaluation = evaluate(given, background=background, retrained=later, metrics=METRICS, delta=delta)
+    evaluation = apas.evaluate(given, background=background, retrained=later, metrics=METRICS, delta=delta)
     certified = np.asarray(evaluation.rows["delta_validity"].to_numpy(dtype=bool, na_value=False))
     return BaselineRun(preparation.name, name, given, certified, evaluation, seconds)
 
 
-def _first(source: CandidateSource, search: Search) -> Floats:
+def _first(source: apas.CandidateSource, search: Search) -> Floats:
     """The first row that could be returned, missing if there is none."""
     point = next((c.point for c in source.candidates(search) if c.final), None)
     return np.full_like(search.input, np.nan) if point is None else point
@@ -345,7 +331,7 @@ def _best(preparation: Preparation, source: Levelled, search: Search) -> Floats:
         if not len(level.points):
             continue
         X = search.task.encoded(level.points)
-        proved = certify(preparation.network, X, preparation.delta, target=WANTED, method="interval")
+        proved = apas.certify(preparation.network, X, preparation.delta, target=WANTED, method="interval")
         for point, answer in zip(level.points, proved, strict=True):
             bound = answer.evidence.bound if isinstance(answer.evidence, BoundEvidence) else None
             if np.isnan(found).any() or (bound is not None and bound > best):
@@ -355,7 +341,7 @@ def _best(preparation: Preparation, source: Levelled, search: Search) -> Floats:
     return found
 
 
-def run_recourse(preparation: Preparation, source: Roar, *, seed: int = 0) -> Floats:
+def run_recourse(preparation: Preparation, source: apas.Roar, *, seed: int = 0) -> Floats:
     """The rows of robust recourse for all inputs, as the network sees them, valid or not."""
     space = preparation.tables.space
     rows, background = space.numbers(preparation.raw_inputs), space.numbers(preparation.d1.raw)

@@ -21,13 +21,9 @@ from scipy.special import expit
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
+import apas
 from apas._typing import Floats, Indices, Integers
-from apas.counterfactuals.api import generate
-from apas.counterfactuals.space.feature import Feature
-from apas.counterfactuals.space.space import FeatureSpace
 from apas.display.plots import save_figure
-from apas.errors import InputError
-from apas.models.feedforward import FeedForward
 from apas.paper import Results, new_figure, package_table
 from apas.paper.data_folder import data_folder, dataset_path, oracle_path, reading
 from apas.paper.datasets import LABEL, credit_space, old_credit
@@ -47,7 +43,7 @@ SHARES = 1400  # news with more shares than this, the median, are popular
 class ExplainedNetwork:
     """A network, the test rows, and explanations of the first ten."""
 
-    network: FeedForward
+    network: apas.FeedForward
     tests: Floats
     inputs: Floats
     points: Floats
@@ -84,20 +80,20 @@ READERS: Final[dict[str, Callable[[], tuple[Floats, Integers]]]] = {
 }
 
 
-def network(X: Floats, y: Integers, *, epochs: int, seed: int = SEED) -> FeedForward:
+def network(X: Floats, y: Integers, *, epochs: int, seed: int = SEED) -> apas.FeedForward:
     """Train a network with plain stochastic gradient descent: rate 0.01, batches of 32, no momentum, no decay."""
     plain = {"solver": "sgd", "learning_rate_init": RATE, "momentum": 0.0, "nesterovs_momentum": False, "alpha": 0.0}
     trained = MLPClassifier(HIDDEN, batch_size=min(BATCH, len(X)), random_state=seed, **plain)
     for _ in range(epochs):
         trained.partial_fit(X, y, classes=[0, 1])
-    return FeedForward(trained.coefs_, trained.intercepts_)
+    return apas.FeedForward(trained.coefs_, trained.intercepts_)
 
 
-def nearest_other(model: FeedForward, X: Floats, rows: int = INPUTS) -> Floats:
+def nearest_other(model: apas.FeedForward, X: Floats, rows: int = INPUTS) -> Floats:
     """For each of the first `rows` rows the nearest row of another class, in Euclidean distance."""
     ones = model.margin(X, 1) >= 0
     if ones.all() or not ones.any():
-        raise InputError("the network must put rows into both classes to have explanations; train it for longer.")
+        raise apas.InputError("the network must put rows into both classes to have explanations; train it for longer.")
     others = {one: X[ones != one] for one in (True, False)}
     pairs = ((row, others[bool(one)]) for row, one in zip(X[:rows], ones, strict=False))
     return np.array([other[((other - row) ** 2).sum(axis=1).argmin()] for row, other in pairs])
@@ -167,7 +163,7 @@ def unit(dataset: str, draws: int, delta: float) -> dict[str, Any]:
 
 
 def measured(
-    network: FeedForward, points: Floats, draws: int, delta: float, seeds: Sequence[int]
+    network: apas.FeedForward, points: Floats, draws: int, delta: float, seeds: Sequence[int]
 ) -> dict[str, list[Any]]:
     """What shifts do to the output at each point, each with draws of its own."""
     how: dict[str, Any] = {"delta": delta, "n_samples": draws, "confidence": 1 - LEVEL}
@@ -183,20 +179,20 @@ _COMPARED: Final = ("original", "mean", "difference")
 BLOCK, NEAR = 1000, 1e-6
 #: What leads from the printed table to ours, one after the other.
 CAUSES = ("logged otherwise", "run again", "weights put back", "explanations that flip", "our network", "our draws")
-_Explainer = Callable[[FeedForward, int], Indices]
+_Explainer = Callable[[apas.FeedForward, int], Indices]
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedRun:
     """A network of the authors, the rows with their labels among which its explanations are, and what was logged."""
 
-    network: FeedForward
+    network: apas.FeedForward
     rows: Floats
     labels: Integers
     logs: Sequence[Mapping[str, Any]]
     inputs: Floats | None
 
-    def explain(self, log: Mapping[str, Any], model: FeedForward, i: int) -> Indices:
+    def explain(self, log: Mapping[str, Any], model: apas.FeedForward, i: int) -> Indices:
         """The nearest row with the label of the other class; without inputs, those that give the logged output."""
         if self.inputs is not None:  # first come the nearest rows of class 0
             return np.array([i if outputs(model, self.inputs[i : i + 1])[0] > 0.5 else i + INPUTS])
@@ -208,10 +204,10 @@ class PublishedRun:
         if self.inputs is None or tests.shape[1] == self.inputs.shape[1]:  # spam has the authors' inputs, news has ours
             return _single(nearest_other(self.network, _single(tests)))
         # credit: no row is known that this network puts into class 0, so these are the cheapest changes that do it
-        space = FeatureSpace([Feature(f"x{i}", "continuous", low=0, high=1) for i in range(self.inputs.shape[1])])
-        wanted = np.where(outputs(self.network, self.inputs) > 0.5, 0, 1)
-        asked: dict[str, Any] = {"target": wanted, "space": space, "source": "milp", "method": "interval", "rng": 0}
-        return _single(generate(self.network, self.inputs, 1e-6, **asked).numbers)
+        features = [apas.Feature(f"x{i}", "continuous", low=0, high=1) for i in range(self.inputs.shape[1])]
+        asked: dict[str, Any] = {"space": apas.FeatureSpace(features), "source": "milp", "method": "interval", "rng": 0}
+        asked["target"] = np.where(outputs(self.network, self.inputs) > 0.5, 0, 1)
+        return _single(apas.generate(self.network, self.inputs, 1e-6, **asked).numbers)
 
 
 def _single(values: ArrayLike) -> Floats:
@@ -219,7 +215,7 @@ def _single(values: ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float32).astype(np.float64)
 
 
-def outputs(model: FeedForward, X: Floats) -> Floats:
+def outputs(model: apas.FeedForward, X: Floats) -> Floats:
     """Probabilities of class 1."""
     return np.asarray(expit(model.margin(X, 1)))
 
@@ -229,22 +225,22 @@ def published_run(dataset: str, logs: str, version: str) -> PublishedRun:
     """Read what the authors left of a dataset; `logs` and `version` are digests of the files, to read them once."""
     path = oracle_path(LOGS)
     if path is None:
-        raise InputError(left_out())
+        raise apas.InputError(left_out())
     try:
         known = json.loads(path.read_text(encoding="utf-8"))[dataset]
-        network = FeedForward(*zip(*known["network"], strict=True))
+        network = apas.FeedForward(*zip(*known["network"], strict=True))
         if "inputs" in known:
             rows = _single(known["nearest_of_class_0"] + known["nearest_of_class_1"])
             return PublishedRun(network, rows, np.repeat([0, 1], INPUTS), known["logs"], _single(known["inputs"]))
     except (KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{path} must hold the authors' networks and logs of Table 2, got {error!r}.") from error
+        raise apas.InputError(f"{path} must hold the authors' networks and logs of Table 2, got {error!r}.") from error
     with reading(dataset):
         X, y = READERS[dataset]()
     return PublishedRun(network, _single(X), y, known["logs"], None)
 
 
 def replay(
-    model: FeedForward, rows: Floats, draws: int, delta: float, explain: _Explainer | None = None
+    model: apas.FeedForward, rows: Floats, draws: int, delta: float, explain: _Explainer | None = None
 ) -> Iterator[tuple[Indices, list[dict[str, Any]]]]:
     """Draw as the published program did: per input the numbers of its rows, and what shifts do to the output at each.
 
