@@ -38,16 +38,24 @@ def missing_files(page: str) -> list[str]:
     return sorted(name for name in named_files(page) if not exists(name))
 
 
-def missing_folders(page: str) -> list[str]:
-    """Packages of the tree that the picture does not name below the package that they are in."""
+def named_folders(page: str) -> set[str]:
+    """Packages that the picture names, each below the package that it is in."""
     found, here = set(), ""
     for line in picture(page).splitlines():
         names = re.findall(r"(?<![\w`/])[a-z_]+(?:/[a-z_]+)*(?=/(?: |$))", line)
         inside = line.startswith("  ")  # "  |  methods/" belongs to the package above
         here = here if inside or not names else names[0]
         found |= {f"{here}/{name}" if inside else name for name in names}
-    folders = {p.parent.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("*/__init__.py")}
-    return sorted(folders - found)
+    return found
+
+
+def folders() -> set[str]:
+    """Packages of the tree."""
+    return {p.parent.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("*/__init__.py")}
+
+
+def missing_folders(page: str) -> list[str]:
+    return sorted(folders() - named_folders(page))
 
 
 def layers(page: str) -> list[str]:
@@ -60,8 +68,9 @@ def test_every_file_that_is_named_exists():
     assert missing_files(PAGE) == []
 
 
-def test_every_folder_is_named():
+def test_every_folder_is_named_and_no_other():
     assert missing_folders(PAGE) == []
+    assert sorted(named_folders(PAGE) - folders()) == []
 
 
 def test_the_picture_has_the_order_of_the_layers():
@@ -122,6 +131,7 @@ def test_the_checks_can_fail():
     for folder in {p.parent for p in SOURCE.glob("*/*/__init__.py")}:
         gone = PAGE.replace(f"  {folder.name}/ ", "  elsewhere/ ")
         assert folder.relative_to(SOURCE).as_posix() in missing_folders(gone)
+    assert named_folders(PAGE.replace("  methods/ ", "  elsewhere/ ")) - folders() == {"certification/elsewhere"}
     assert layers(PAGE.replace(f"\n{ORDER[3]}/", f"\n{ORDER[4]}/")) != ORDER
     start = "## A row through `audit`\n\n1. "
     assert steps("audit", PAGE.replace(start, f"{start}`cli/demo.py` ")) - steps("audit") == {"cli/demo.py"}
