@@ -3,7 +3,6 @@
 A *sweep* tells what every move of one feature does to the margins of all refits, by the leaf table or by the models.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,7 +86,7 @@ class RefitSearch:
     """The search of one row on its grid, for all demands of a path."""
 
     def __init__(self, grid: RowGrid, sweeps: Callable[[Sequence[Indices]], list[Sweep]], least: int = 0) -> None:
-        self.grid, self.sweeps, self.least = grid, sweeps, least
+        self.grid, self.task, self.sweeps, self.least = grid, grid.search.task, sweeps, least
         self.known: dict[bytes, Sweep] = {}
 
     def look(self, states: Iterable[Indices]) -> None:
@@ -126,10 +125,6 @@ class RefitSearch:
         self.look([state])
         return float(self.slacks(state, demand)[self.grid.first[0] + state[0]])
 
-    def expired(self) -> bool:
-        """Whether the time of the call is up."""
-        return time.monotonic() > self.grid.search.task.deadline
-
     def path(
         self, demands: Sequence[Demand], starts: Integers, rungs: Sequence[Demand] = (), saves: float = 1e-9
     ) -> Floats:
@@ -154,7 +149,7 @@ class RefitSearch:
         state = max(starts, key=lambda s: self.slack(s, demand), default=self.grid.start)
         for _ in range(CLIMB):
             slacks = self.slacks(state, demand)
-            if self.expired() or self.slack(state, demand) >= 0 or slacks.max() <= self.slack(state, demand):
+            if self.task.is_late or self.slack(state, demand) >= 0 or slacks.max() <= self.slack(state, demand):
                 break
             state = self.grid.moved(state, int(slacks.argmax()))
             found.append(state)
@@ -188,7 +183,7 @@ class RefitSearch:
         beams, idle = [[start] for _ in demands], [0] * len(demands)
         lacks = [-self.slack(start, demand) for demand in demands]
         for _ in range(STEPS):
-            if self.expired():
+            if self.task.is_late:
                 break
             self.look(state for beam in beams for state in beam)
             for i, demand in enumerate(demands):
@@ -232,7 +227,7 @@ class RefitSearch:
 
     def _polish(self, state: Indices, demand: Demand) -> Indices:
         """A state that no move, and none of the tried pairs of moves, makes cheaper."""
-        while not self.expired():
+        while not self.task.is_late:
             self.look([state])
             slacks, costs, now = self.slacks(state, demand), self.grid.costs(state), self._cost(state)
             now -= 1e-12 * max(now, 1e-12)  # costs are sums in another order each time

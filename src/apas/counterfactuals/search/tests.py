@@ -6,11 +6,11 @@ certify (`apas.certification.region_claims`).
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from apas.counterfactuals.search.stacked import NetworkStack, SideBySide
 from apas.counterfactuals.sources.base import SearchTest, Task
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
-from apas.models.base import Model, encoded_rows, offers
+from apas.models.base import encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
 from apas.stats import allowed_failures, sample_size
@@ -191,11 +191,6 @@ class _OfCertifyingTest(SearchTest):
     delta: float
     origin: Floats | None = field(default=None, kw_only=True)  # the input of the row
 
-    @property
-    def of_regions(self) -> bool:
-        """Whether anything is asked of an offer besides its own numbers."""
-        return self.test.region is not None
-
     def alone(self) -> Self | None:
         """The test of offers by themselves; None if no tolerance is asked of them."""
         return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
@@ -204,11 +199,6 @@ class _OfCertifyingTest(SearchTest):
 @dataclass(frozen=True)
 class BoundSearchTest(_OfCertifyingTest):
     """Bounds over every shift, by the method itself: one holds for all, and costs the same everywhere."""
-
-    @property
-    def refits(self) -> Sequence[Model] | None:
-        """The models that must all accept, if they are listed."""
-        return stacked.listed_as_they_are(self.test.shifts, self.delta)
 
     def scores(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
@@ -229,17 +219,6 @@ class DrawnSearchTest(_OfCertifyingTest):
     rank: int
     some: SideBySide | None = None  # of all the models those that matter near a point
     _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
-    all_accept: ClassVar[bool] = False
-
-    @property
-    def refits(self) -> Sequence[Model] | None:
-        """The models of the search, if they are listed; never those that certify."""
-        return stacked.listed_as_they_are(self.test.searched, self.delta)
-
-    @property
-    def few(self) -> bool:
-        """Whether the draws are so few that the worst shift of all is much worse than the worst that was drawn."""
-        return self.samples < FEW
 
     @property
     def models(self) -> SideBySide:
@@ -395,12 +374,16 @@ class CertifyingTest:
 
     def for_search(self, target: Any, delta: float, rank: int = 0, origin: Floats | None = None) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
+        about: dict[str, Any] = {"origin": origin, "of_regions": self.region is not None}
+        # never those that certify, unless all of them must accept
+        about["refits"] = stacked.listed_as_they_are(self.shifts if self.draws is None else self.searched, delta)
         if self.draws is None:
-            return BoundSearchTest(self, target, delta, origin=origin)
+            return BoundSearchTest(self, target, delta, **about)
         samples, allowed = self.allowance
         if rank:  # its test allows fewer failures, so that the search had better aim at fewer
             allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
-        return DrawnSearchTest(self, target, delta, samples, allowed, origin=origin)
+        few = samples < FEW
+        return DrawnSearchTest(self, target, delta, samples, allowed, few=few, all_accept=False, **about)
 
     def search_models(self, delta: float) -> SideBySide:
         """All shifted models that the search looks at."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from apas._typing import Array, Bools, Floats
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import FeatureSpace
+from apas.errors import Unsupported
 from apas.models.base import Capability, Model, Raw, encoded_rows, needs_strict, offers, predicted_classes, valid
 
 _Kept = TypeVar("_Kept")
@@ -91,6 +93,11 @@ class Task:
         if not offers(self.model, Raw) and self.space.coding.is_plain:
             return self.space.coding.encode(numbers)
         return encoded_rows(self.model, self.space.table(numbers))[1]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() > self.deadline
 
     def margins(self, numbers: Floats, target: Any) -> Floats:
         """Margins of rows of numbers per cell, shape (rows,)."""
@@ -175,11 +182,15 @@ class Search:
         return all(not known <= changed for known in self.avoid)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchTest:
     """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
 
-    demand: float = field(default=0.0, kw_only=True)
+    demand: float = 0.0
+    refits: Sequence[Model] | None = None  # the shifted models if they exist, each as it is
+    all_accept: bool = True  # whether all of the models must accept a row
+    few: bool = False  # whether so few models are looked at that others may well be worse
+    of_regions: bool = False  # whether anything is asked of an offer besides its own numbers
 
     def scores(self, points: Floats) -> Floats:
         """Per point how much margin is left; NaN where unknown."""
@@ -202,29 +213,9 @@ class SearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
 
-    @property
-    def few(self) -> bool:
-        """Whether so few models are looked at that others may well be worse."""
-        return False
-
-    @property
-    def of_regions(self) -> bool:
-        """Whether anything is asked of an offer besides its own numbers."""
-        return False
-
     def alone(self) -> Self | None:
         """The test of offers by themselves; None if no tolerance is asked of them."""
         return None
-
-    @property
-    def refits(self) -> Sequence[Model] | None:
-        """The shifted models if they exist, each as it is; None if they are others."""
-        return None
-
-    @property
-    def all_accept(self) -> bool:
-        """Whether all of them must accept a row."""
-        return True
 
 
 @runtime_checkable
@@ -248,6 +239,13 @@ class CandidateSource(Protocol):
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different candidates for one row, allowed by the space and valid on the model."""
+
+
+def refuse_missing(rows: Floats, source: CandidateSource) -> None:
+    """Refuse rows with missing cells for a source that cannot start from them."""
+    if np.isnan(rows).any():
+        what = f"`X` must have a value in every cell for {type(source).__name__}, which moves along numbers"
+        raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
 
 
 class OnePath(Capability, Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -138,7 +137,7 @@ class Prototype:
         at, ahead = points.copy(), points.copy()
         threshold = self.sparsity / (1.0 + self.attraction) * problem.weights
         for t in range(self.iterations):
-            if time.monotonic() > problem.search.task.deadline:
+            if problem.search.task.is_late:
                 break
             allowed = problem.round_points(np.concatenate([at, ahead]))
             margins, slopes = problem.gradients(allowed)

@@ -5,7 +5,6 @@ The worst log loss of a line, which is known in closed form, plus a price of the
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
@@ -373,7 +372,7 @@ class Roar:
         first, second = np.zeros_like(points), np.zeros_like(points)
         going, last = np.arange(len(points)), np.full(len(points), np.inf)
         for step in range(1, STEPS + 1):
-            if time.monotonic() > place.search.task.deadline:
+            if place.search.task.is_late:
                 break
             at = points[going]
             scores, slopes = line.worst(at, radii[going], self.ball)

@@ -5,7 +5,6 @@ What fails just as often as allowed fails a fresh test every other time: so a pa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,10 +17,9 @@ from apas._typing import Bools, Floats
 from apas._validation import check_flag
 from apas.counterfactuals.search.refit_search import leaf_table, refit_path
 from apas.counterfactuals.search.stacked import quick_encoder, quick_margins
-from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task
+from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task, refuse_missing
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
-from apas.errors import Unsupported
 from apas.models.base import Differentiable, Model, offers
 
 NEIGHBOURS = 20  # neighbours whose density a row is compared with
@@ -157,7 +155,7 @@ def cheapest_near(search: Search, test: Any, start: Floats) -> tuple[Floats | No
 def _trust_region(row: _RowUnits, test: SearchTest, start: Floats, width: float = FIRST) -> Floats:
     point, slack = start, float(test.slacks(start[None])[0])
     for _ in range(ROUNDS):
-        if time.monotonic() > row.search.task.deadline:
+        if row.search.task.is_late:
             break
         slopes = _slopes(row, test, point)
         found = _linear_step(row, test, point, slack, slopes, width)
@@ -370,9 +368,7 @@ class RobustOptimum:
             if len(rows):
                 yield Candidate(rows[0], path=rows)
             return
-        if np.isnan(search.input).any():
-            what = f"`X` must have a value in every cell for {type(self).__name__}, which moves along numbers"
-            raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
+        refuse_missing(search.input, self)
         if search.task.unshifted and not self.plausible and MilpSource().unsupported(search.task) is None:
             yield from MilpSource().candidates(search)  # the nearest row, with its proof; if there is none, others
         start, more = yield from _first_row(search, test)
@@ -426,7 +422,7 @@ def _safer(search: Search, test: SearchTest, best: Floats | None, start: Floats)
     found: list[Floats] = []
     for part in SPARE if best is not None else ():
         point, _ = cheapest_near(search, test.with_more_slack(part * lost), anchor if not found else found[-1])
-        if point is None or time.monotonic() > search.task.deadline:
+        if point is None or search.task.is_late:
             break
         found.append(point)
     last = found[-1] if found else anchor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -125,7 +124,7 @@ class Wachter:
         same, before = np.zeros(len(targets), dtype=int), np.zeros(len(targets), dtype=bool)
         prices = (1.0 / strengths)[:, None] * problem.weights
         for t in range(self.iterations):
-            if time.monotonic() > problem.search.task.deadline:
+            if problem.search.task.is_late:
                 break
             allowed = problem.round_points(at)
             margins, slopes = problem.gradients(allowed)
