@@ -56,10 +56,9 @@ class BudgetedSearch:
         if best.complete:
             return best
         if best.values is None:  # some point, within the limit or not
-            amounts = (
-                None if self.beyond.values is not None else programs.climb(self.effect, self.margin, self.deadline)
-            )
-            best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
+            best = self.beyond
+            if best.values is None and (climbed := programs.climb(self.effect, self.margin, self.deadline)) is not None:
+                best = Incumbent(climbed, self._cost(climbed))
         if best.values is not None:
             best = self._improve(best)
         ranges = None if self.rough and best.values is not None else self.narrow_ranges()
@@ -98,11 +97,7 @@ class BudgetedSearch:
         return self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes)
 
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
-        return programs.change_program(self.effect.net, self._change_budget, self.effect.goal, self.margin, ranges)
-
-    @property
-    def _change_budget(self) -> ChangeBudget:
-        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance, self.effect.avoid)
+        return programs.change_program(ChangeBudget(self.effect, self.budget), self.margin, ranges)
 
     def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
@@ -132,7 +127,7 @@ class BudgetedSearch:
 
     def narrow_ranges(self) -> UnitRanges | None:
         """Ranges of units that take the program into account; None if that leaves nothing."""
-        ranges = programs.unit_ranges(self.effect.net, self._change_budget)
+        ranges = programs.unit_ranges(ChangeBudget(self.effect, self.budget))
         program = self._program(ranges)
         for _ in range(ROUNDS):
             if not self._tighten_ranges(program, ranges):
@@ -226,12 +221,11 @@ class Nearest:
     def __init__(
         self, search: Search, network: Network, time_limit: float, rough: bool = False, cuts: Contrast | None = None
     ) -> None:
-        (net, parts), self.search, self.time_limit, self.rough = network, search, time_limit, rough
-        self.net, self.parts = net, parts
-        self.changes = programs.possible_changes(search, parts, net.weights[0], net.biases[0])
+        (net, self.parts), self.search, self.time_limit, self.rough = network, search, time_limit, rough
+        self.changes = programs.possible_changes(search, self.parts, net.weights[0], net.biases[0])
         self.cuts = cuts is not None
-        self.goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
-        self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
+        goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
+        self.effect = Effect(net, self.changes, goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
         self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
 
@@ -253,12 +247,9 @@ class Nearest:
 
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
-        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance, self.search.avoid)
-        program = programs.change_program(self.net, budget, self.goal, None)
-        deadline, allowance = (
-            self._deadline(),
-            ALLOWANCE * self.goal.size(self.net, programs.unit_ranges(self.net, budget)),
-        )
+        budget, deadline = ChangeBudget(self.effect), self._deadline()
+        program = programs.change_program(budget, None)
+        allowance = ALLOWANCE * self.effect.size(programs.unit_ranges(budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
             amounts = self.effect.round_amounts(advice.point)
@@ -296,23 +287,23 @@ class Nearest:
 
     def _lower_bound(self, cost: float) -> float:
         """No allowed row of the class, different from those found, costs less than this; 0 where nothing was proved."""
-        task, net, goal = self.search.task, self.net, self.goal
+        task, net = self.search.task, self.effect.net
         count = len(task.space) if task.distance == "l1" else 1  # the program adds up what "l1" is the mean of
         cost, deadline = count * cost, self._deadline()
         limit = cost * (1 + NOTHING) + NOTHING
-        budget = ChangeBudget(self.changes, limit, task.distance, self.search.avoid, tie=0.0)
-        ranges, pieces = programs.unit_ranges(net, budget), pieces_of(task)
+        budget = ChangeBudget(self.effect, limit, tie=0.0)
+        ranges, pieces = programs.unit_ranges(budget), pieces_of(task)
         # how far a feature may be from where the program has it, which takes it to be on a step before and after
         sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
         beside = 2 * ON_GRID * sizes
         # A valid row has a margin of at least 0 as the model computes it, and in the program one that is less by no
         # more than: digits of the program itself, of the parts that columns are sums of, and features beside a step.
-        weights = [*goal.weights(net), np.abs(goal.signs).max(axis=1)][0]
+        weights = [*self.effect.weights, np.abs(self.effect.goal.signs).max(axis=1)][0]
         lines = np.array([0.0 if p is None or p.line is None else np.abs(p.line) @ weights for p in self.parts])
         encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
-        margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
+        margin = -ALLOWANCE * self.effect.size(ranges) - encoding - float(lines @ beside)
         for cases in CASES:
-            program = programs.change_program(net, budget, goal, margin, ranges)
+            program = programs.change_program(budget, margin, ranges)
             bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
             if bound >= cost * (1 - CLOSED):
                 break
