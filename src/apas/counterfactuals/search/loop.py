@@ -79,8 +79,8 @@ class RowSearch:
             if self.search.task.is_late:
                 return self.give_up("time is up")
             try:
-                begun = self.stream if isinstance(self.stream, Generator) and self.asked else None
-                self.candidate = next(self.stream) if begun is None else begun.send(self.slack)
+                stream, slack = self.stream, self.slack
+                self.candidate = stream.send(slack) if isinstance(stream, Generator) else next(stream)
             except StopIteration as end:
                 if self.search.task.is_late:  # what a source gave up for that is not exhausted
                     return self.give_up("time is up")

@@ -204,7 +204,7 @@ class SmoothProblem:
 
     def numbers(self, points: Floats) -> Floats:
         """The nearest allowed rows as numbers per cell; what did not move is what it was, digit by digit."""
-        return self.search.task.space.snapped(self._cells(points), np.tile(self.search.input, (len(points), 1)))
+        return self.search.snapped(self._cells(points))
 
     def _cells(self, points: Floats) -> Floats:
         """Numbers per cell of points, which the space need not allow."""

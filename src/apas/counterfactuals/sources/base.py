@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
 from apas._typing import Array, Bools, Floats
+from apas._validation import check_integer, check_number
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import FeatureSpace
@@ -158,11 +159,16 @@ class Search:
 
     def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""
-        return float(self.task.space.costs(point[None], self.input[None], self.task.distance)[0])
+        return float(self.costs(point[None])[0])
 
-    def snapped(self, point: Floats) -> Floats:
-        """The nearest point that the space allows."""
-        return np.asarray(self.task.space.snapped(point[None], self.input[None])[0])
+    def costs(self, points: Floats) -> Floats:
+        """The same for several points, shape (points,)."""
+        return self.task.space.costs(points, np.broadcast_to(self.input, points.shape), self.task.distance)
+
+    def snapped(self, points: Floats) -> Floats:
+        """The nearest point, or points, that the space allows."""
+        rows = np.atleast_2d(points)
+        return self.task.space.snapped(rows, np.broadcast_to(self.input, rows.shape)).reshape(points.shape)
 
     def settled(self, points: Floats) -> Floats:
         """Points with the very numbers of the input wherever they differ from them by rounding alone."""
@@ -199,6 +205,10 @@ class SearchTest:
     def slacks(self, points: Floats) -> Floats:
         """The same less what is demanded: at least 0 where a point would pass."""
         return np.asarray(self.scores(points) - self.demand)
+
+    def passes(self, points: Floats) -> Bools:
+        """Which points would pass, as far as is known."""
+        return np.asarray(np.nan_to_num(self.slacks(points), nan=-np.inf) >= 0)
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """By how much the slack grows from a point to each of others near it."""
@@ -239,6 +249,16 @@ class CandidateSource(Protocol):
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different candidates for one row, allowed by the space and valid on the model."""
+
+
+def check_settings(source: Any, **limits: Any) -> None:
+    """Refuse settings of a source; whole numbers are from 1 on, others from 0 on, unless they have limits."""
+    for name, kind in ((setting.name, type(setting.default)) for setting in fields(source)):
+        value, within, owner = getattr(source, name), limits.get(name), type(source).__name__
+        if kind is int:
+            object.__setattr__(source, name, check_integer(value, name, owner, **(within or {"least": 1})))
+        elif kind is float:
+            check_number(value, name, owner, **(within or {"least": 0.0}))
 
 
 def refuse_missing(rows: Floats, source: CandidateSource) -> None:

@@ -170,7 +170,7 @@ def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
     rows = task.once(("rows", search.target), lambda: rows_of_class(task, search.target))
     if not len(rows):
         return
-    rows = np.unique(task.space.snapped(rows, np.broadcast_to(search.input, rows.shape)), axis=0)
+    rows = np.unique(search.snapped(rows), axis=0)
     rows = rows[task.valid(rows, search.target)]
     rows = rows[np.argsort(task.space.costs(rows, np.broadcast_to(start, rows.shape), task.distance), kind="stable")]
     rank = 0

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, rising_levels
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task, check_settings
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
 HALVINGS = 12  # how often the way from the input to what a descent found is halved
@@ -87,15 +86,9 @@ class Prototype:
     ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
-        owner = "Prototype"
-        check_number(self.confidence, "confidence", owner, least=0.0, most=1.0)
-        check_number(self.last, "last", owner, least=self.confidence, most=1.0)
-        for name in ("attraction", "sparsity"):
-            check_number(getattr(self, name), name, owner, least=0.0)
-        for name in ("step", "weight", "learning_rate"):
-            check_number(getattr(self, name), name, owner, above=0.0)
-        for name in ("neighbours", "rounds", "iterations"):
-            check_integer(getattr(self, name), name, owner, least=1)
+        limits: dict[str, Any] = {name: {"above": 0.0} for name in ("step", "weight", "learning_rate")}
+        limits |= {"confidence": {"least": 0.0, "most": 1.0}, "last": {"least": self.confidence, "most": 1.0}}
+        check_settings(self, **limits)
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are rows to make prototypes of, else the error a user reads."""

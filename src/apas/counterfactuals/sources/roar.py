@@ -14,9 +14,8 @@ import numpy as np
 
 from apas._random import Stream, standard_normals
 from apas._typing import Bools, Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import SmoothProblem, derives, first_and_by_cost, usable
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task, check_settings
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError, Unsupported
@@ -106,7 +105,7 @@ class Columns:
     @property
     def _known(self) -> Floats:
         """Known rows as the model sees them."""
-        return self.task.once("columns/known", lambda: self.task.encoded(_background(self.search)))
+        return self.task.once("columns/known", lambda: self.task.encoded(np.asarray(self.task.background)))
 
     @property
     def _bits(self) -> Bools:
@@ -153,7 +152,7 @@ class InSpace:
         # Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there;
         # what a feature cannot be becomes the nearest that it can, whether or not the row may change so.
         task, rows = self.search.task, np.empty(normals.shape)
-        background = _background(self.search)
+        background = np.asarray(task.background)
         for i, feature in enumerate(task.space):
             values, original = background[:, i], float(self.search.input[i])
             if feature.kind in ("categorical", "binary"):
@@ -183,11 +182,6 @@ class InSpace:
 #: The row that a descent starts from: `start` in coordinates, `weights` that a unit of each costs, and the `width` of a
 #: neighbour in standard normal numbers.
 _Row = Columns | InSpace
-
-
-def _background(search: Search) -> Floats:
-    assert search.task.background is not None
-    return search.task.background
 
 
 def _mean_and_spread(points: Floats) -> tuple[Floats, Floats]:
@@ -278,8 +272,7 @@ class Roar:
             if getattr(self, name) not in known:
                 choices = " or ".join([", ".join(f'"{k}"' for k in known[:-1]), f'"{known[-1]}"'])
                 raise InputError(f"`{name}` of Roar must be {choices}, got {getattr(self, name)!r}.")
-        check_number(self.radius, "radius", "Roar", least=0.0)
-        object.__setattr__(self, "samples", check_integer(self.samples, "samples", "Roar", least=2))
+        check_settings(self, samples={"least": 2})
 
     def unsupported(self, task: Task) -> str | None:
         """None if there is what the line is made from, else the error a user reads."""

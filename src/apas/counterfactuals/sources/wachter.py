@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
+from apas._validation import check_number
 from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, probabilities, rising_levels
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task, check_settings
 from apas.errors import InputError
 
 #: How fast the averages of Adam forget the slopes and their squares, and what keeps it from dividing by 0.
@@ -81,17 +81,13 @@ class Wachter:
     ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
-        owner = "Wachter"
-        check_number(self.target_probability, "target_probability", owner, least=0.5, most=1.0)
-        check_number(self.last, "last", owner, least=self.target_probability, most=1.0)
-        check_number(self.tolerance, "tolerance", owner, least=0.0, most=0.5)
-        for name in ("penalty", "step", "learning_rate"):
-            check_number(getattr(self, name), name, owner, above=0.0)
-        for name in ("rounds", "iterations", "patience"):
-            check_integer(getattr(self, name), name, owner, least=1)
+        limits: dict[str, Any] = {name: {"above": 0.0} for name in ("penalty", "step", "learning_rate")}
+        limits["target_probability"] = {"least": 0.5, "most": 1.0}
+        limits |= {"last": {"least": self.target_probability, "most": 1.0}, "tolerance": {"least": 0.0, "most": 0.5}}
+        check_settings(self, **limits)
         if not isinstance(self.penalties, Sequence | np.ndarray) or isinstance(self.penalties, str):
             raise InputError(f"`penalties` of Wachter must be numbers above 0, got {self.penalties!r}.")
-        starts = tuple(check_number(p, "penalties", owner, above=0.0) for p in self.penalties)
+        starts = tuple(check_number(p, "penalties", "Wachter", above=0.0) for p in self.penalties)
         object.__setattr__(self, "penalties", starts)
 
     def unsupported(self, task: Task) -> str | None:

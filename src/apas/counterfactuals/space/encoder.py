@@ -278,48 +278,34 @@ class CodedModel(ModelWrapper):
 
     def __init__(self, net: Any, space: FeatureSpace) -> None:
         super().__init__(net)
-        self._net, self._space = net, space
+        self._net, self.space = net, space
+        self.feature_names, self.n_raw_features = space.names, len(space)
         if offers(net, LibraryBacked):
             self.library_classes = self._library_classes
 
-    @property
-    def space(self) -> FeatureSpace:
-        """The space whose coding the model stands behind."""
-        return self._space
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features of the space."""
-        return self._space.names
-
-    @property
-    def n_raw_features(self) -> int:
-        """Number of features of the space."""
-        return len(self._space)
-
     def encode(self, X: Any) -> Floats:
         """Raw rows as the model behind sees them."""
-        return self.encoded(self._space.numbers(X))
+        return self.encoded(self.space.numbers(X))
 
     def encoded(self, numbers: Floats) -> Floats:
         """The same for rows of numbers per cell."""
-        columns = self._space.coding.encode(numbers)
+        columns = self.space.coding.encode(numbers)
         return self._net.encode(columns) if offers(self._net, Raw) else columns
 
     def _library_classes(self, X: Any) -> Array:
-        return self._net.library_classes(self._space.encode(X))  # type: ignore[no-any-return]
+        return self._net.library_classes(self.space.encode(X))  # type: ignore[no-any-return]
 
     def describe(self) -> dict[str, Any]:
         """What decides the output besides the parameters, the coding included."""
         behind = {"classes": [canonical(c) for c in self.classes], "n_features": self.n_features}
         behind = self._net.describe() if offers(self._net, Described) else behind
         # what of the space the model depends on: not what may change, nor how
-        names, lines = self._space.coding.names, self._space.coding.lines
+        names, lines = self.space.coding.names, self.space.coding.lines
         coding = {"columns": list(names), "lines": [list(line) for line in lines]}
         return {**behind, "feature_names": list(self.feature_names), "coding": canonical(coding)}
 
     def __repr__(self) -> str:
-        return f"<{self._net!r} behind a space of {len(self._space)} features>"
+        return f"<{self._net!r} behind a space of {len(self.space)} features>"
 
 
 ACCURACY = 1e-9  # how far a column may be from the sum of its parts, in units of its largest entry
@@ -378,9 +364,9 @@ def pieces_of(task: Task) -> Pieces:
 
 
 def _pieces_of(task: Task) -> Pieces:
-    tried, owner, rows, pairs = _probes(task)
-    inputs = _whole_inputs(task)
-    encoded = task.once("pieces/encoded", lambda: task.encoded(probe_rows(task)))
+    tried, owner, probes = _probes(task)
+    inputs, rows, one, two = probes
+    encoded = task.once("pieces/encoded", lambda: task.encoded(np.concatenate(probes)))
     encoded_inputs, encoded = encoded[: len(inputs)], encoded[len(inputs) :]
     scale = ACCURACY * np.maximum(np.abs(encoded).max(axis=0, initial=0.0), np.finfo(float).tiny)
     parts: list[Piece | None] = []
@@ -390,8 +376,7 @@ def _pieces_of(task: Task) -> Pieces:
             bends = "numbers to enter the model along straight lines, but the preprocessing bends"
             return Pieces((), scale, f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
         parts.append(piece)
-    one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
-    culprit = _culprit(task, parts, pairs, one, two, scale)
+    culprit = _culprit(task, parts, (one, two), *encoded[len(rows) :].reshape(2, PAIRS, -1), scale)
     if culprit is None:
         return Pieces(tuple(parts), scale, inputs=encoded_inputs)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
@@ -401,23 +386,19 @@ def _pieces_of(task: Task) -> Pieces:
 
 def probe_rows(task: Task) -> Floats:
     """The rows to encode for `pieces_of`, whatever the model: first the inputs, unless cells of them are missing."""
-    *_, rows, pairs = _probes(task)
-    return np.concatenate([_whole_inputs(task), rows, *pairs])
-
-
-def _whole_inputs(task: Task) -> Floats:
-    return np.empty((0, len(task.space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
+    return np.concatenate(_probes(task)[-1])
 
 
 def _probes(task: Task) -> tuple[Any, ...]:
-    """Numbers of each feature that are tried, the feature of each, the rows that try them, and pairs of rows."""
+    """Numbers of each feature to try, the feature of each, and tables: inputs, rows that try them, and pairs."""
     space, numbers = task.space, [numbers_to_try(task, i) for i in range(len(task.space))]
     tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
     middle = np.array([n[len(n) // 2] for n in numbers])
     owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
     rows = np.tile(middle, (len(owner), 1))
     rows[np.arange(len(owner)), owner] = np.concatenate(tried)
-    return tried, owner, rows, _pairs(task, numbers, middle)
+    inputs = np.empty((0, len(space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
+    return tried, owner, (inputs, rows, *_pairs(task, numbers, middle))
 
 
 def numbers_to_try(task: Task, i: int) -> Floats:

@@ -17,33 +17,6 @@ from apas._typing import Bools, Floats
 from apas.errors import InputError
 
 
-def check_attributes(feature: Feature) -> dict[str, Any]:
-    """The attributes of a feature as they are kept, or one sentence about what is wrong with them."""
-    owner = f"feature {feature.name!r}"
-    if not isinstance(feature.name, str) or not feature.name:
-        raise InputError(f"`name` of a feature must be a text, got {shown(feature.name)}.")
-    if feature.kind not in KINDS:
-        raise InputError(f"`kind` of {owner} must be one of {', '.join(KINDS)}, got {shown(feature.kind)}.")
-    direction = feature.direction
-    if direction not in (None, "increase", "decrease"):
-        raise InputError(f'`direction` of {owner} must be "increase", "decrease" or None, got {shown(direction)}.')
-    if not isinstance(feature.mutable, bool | np.bool_):
-        raise InputError(f"`mutable` of {owner} must be True or False, got {shown(feature.mutable)}.")
-    if direction is not None and feature.kind == "categorical":
-        raise InputError(f"`direction` of {owner} needs an order, which categories do not have; make it ordinal.")
-    if direction is not None and not feature.mutable:
-        raise InputError(f"{owner} is immutable and so cannot {direction}; drop one of the two.")
-    if feature.code is not None and feature.code not in CODES:
-        raise InputError(f"`code` of {owner} must be one of {', '.join(CODES)}, got {shown(feature.code)}.")
-    levels = _levels(feature, owner) if feature.is_level else _numeric(feature, owner)
-    code = feature.code or ("onehot" if feature.kind == "categorical" else "number")
-    if code != "onehot" and feature.kind == "categorical":
-        raise InputError(f'`code` of {owner} must be "onehot", since its levels have no order, got {code!r}.')
-    if code != "number" and not feature.is_level:
-        raise InputError(f'`code` of {owner} must be "number", since it is {feature.kind}, got {code!r}.')
-    return {**levels, "code": code, "mutable": bool(feature.mutable)}
-
-
 def _levels(feature: Feature, owner: str) -> dict[str, Any]:
     values = _sequence(feature, owner)
     for name in ("low", "high", "step"):
@@ -173,7 +146,29 @@ class Feature:
     code: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in check_attributes(self).items():
+        owner = f"feature {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"`name` of a feature must be a text, got {shown(self.name)}.")
+        if self.kind not in KINDS:
+            raise InputError(f"`kind` of {owner} must be one of {', '.join(KINDS)}, got {shown(self.kind)}.")
+        direction = self.direction
+        if direction not in (None, "increase", "decrease"):
+            raise InputError(f'`direction` of {owner} must be "increase", "decrease" or None, got {shown(direction)}.')
+        if not isinstance(self.mutable, bool | np.bool_):
+            raise InputError(f"`mutable` of {owner} must be True or False, got {shown(self.mutable)}.")
+        if direction is not None and self.kind == "categorical":
+            raise InputError(f"`direction` of {owner} needs an order, which categories do not have; make it ordinal.")
+        if direction is not None and not self.mutable:
+            raise InputError(f"{owner} is immutable and so cannot {direction}; drop one of the two.")
+        if self.code is not None and self.code not in CODES:
+            raise InputError(f"`code` of {owner} must be one of {', '.join(CODES)}, got {shown(self.code)}.")
+        levels = _levels(self, owner) if self.is_level else _numeric(self, owner)
+        code = self.code or ("onehot" if self.kind == "categorical" else "number")
+        if code != "onehot" and self.kind == "categorical":
+            raise InputError(f'`code` of {owner} must be "onehot", since its levels have no order, got {code!r}.')
+        if code != "number" and not self.is_level:
+            raise InputError(f'`code` of {owner} must be "number", since it is {self.kind}, got {code!r}.')
+        for name, value in {**levels, "code": code, "mutable": bool(self.mutable)}.items():
             object.__setattr__(self, name, value)
 
     @property

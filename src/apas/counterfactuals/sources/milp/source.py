@@ -15,7 +15,7 @@ import numpy as np
 from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.search.stacked import quick_encoder
-from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
+from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task, check_settings
 from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.program import NOTHING, ChangeBudget, ChangeProgram, Contrast, Effect, UnitRanges
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
@@ -273,12 +273,11 @@ class Nearest:
             return
         # A solver's point lies beside the boundary, or on it, where the class depends on the order of summation. What
         # is taken is beyond what rounding could do; a row of steps and levels alone may lie on the boundary itself.
-        free = np.array([not f.is_level and f.step is None and f.listed is None for f in space])
+        free = np.array([f.step is None and f.listed is None for f in space])
         start = np.where(free, np.clip(search.input, *np.array([f.ends for f in space]).T), found.point)
         point, ways = found.point, AROUND
         for _ in range(3 if search.test is not None else 0):
-            rows = start + ways[:, None] * (found.point - start)
-            rows = space.snapped(rows, np.broadcast_to(search.input, rows.shape))
+            rows = search.snapped(start + ways[:, None] * (found.point - start))
             first = int((sure := search.test.slacks(rows) > 0).argmax())  # type: ignore[union-attr]
             if not sure[first]:
                 break
@@ -403,9 +402,7 @@ class MilpSource:
     ordered: ClassVar[bool] = True  # no candidate costs less than those before it
 
     def __post_init__(self) -> None:
-        for name in ("margin", "max_margin"):
-            check_number(getattr(self, name), name, "MilpSource", least=0.0)
-        check_number(self.time_limit, "time_limit", "MilpSource", above=0.0)
+        check_settings(self, time_limit={"above": 0.0})
         if self.step is not None:
             check_number(self.step, "step", "MilpSource", above=0.0)
         if self.max_margin < self.margin:
