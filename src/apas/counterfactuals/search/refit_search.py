@@ -36,6 +36,7 @@ LEAST = 500  # candidates per call of a model: its overhead would cost more than
 
 #: Margins after every move of one feature, over the refits: their mean, standard deviation and least, (3, moves).
 Sweep = Floats
+Sweeps = Callable[[Sequence[Indices]], list[Sweep]]  # those of some states
 
 
 @dataclass(frozen=True)
@@ -62,30 +63,25 @@ def spread(margins: Floats, scale: float) -> Sweep:
     return np.stack([drawn.mean(axis=0), sd, margins.min(axis=0)])
 
 
-class PredictedSweeps:
+def predicted_sweeps(refits: Sequence[Model], grid: RowGrid, scale: float) -> Sweeps:
     """Sweeps by the models' own answers, for at least so many rows at a time that calls cost little."""
+    task, label = grid.search.task, grid.search.target
+    # what preprocessings make of rows is found out once: to transform a table takes most of them far longer
+    others = [replace(task, model=refit, _kept={}) for refit in refits]
+    encoders = task.once("refits/encoders", lambda: [quick_encoder(other) for other in others])
 
-    def __init__(self, refits: Sequence[Model], grid: RowGrid, scale: float) -> None:
-        self.grid, self.scale, task = grid, scale, grid.search.task
-        # what preprocessings make of rows is found out once: to transform a table takes most of them far longer
-        others = [replace(task, model=refit, _kept={}) for refit in refits]
-        encoders = task.once("refits/encoders", lambda: [quick_encoder(other) for other in others])
-        self.readers = list(zip(refits, encoders, strict=True))
+    def sweeps(states: Sequence[Indices]) -> list[Sweep]:
+        distinct, back = np.unique(np.concatenate(list(map(grid.moves, states))), axis=0, return_inverse=True)
+        margins = [refit.margin(encoded(distinct), label) for refit, encoded in zip(refits, encoders, strict=True)]
+        return [spread(part, scale) for part in np.split(np.array(margins)[:, back.ravel()], len(states), axis=1)]
 
-    def __call__(self, states: Sequence[Indices]) -> list[Sweep]:
-        """The sweep of each state."""
-        rows, each = np.concatenate([self.grid.moves(state) for state in states]), len(self.grid.values)
-        distinct, back = np.unique(rows, axis=0, return_inverse=True)
-        label = self.grid.search.target
-        margins = np.array([refit.margin(encoded(distinct), label) for refit, encoded in self.readers])
-        margins = margins[:, back.ravel()]
-        return [spread(margins[:, i * each : (i + 1) * each], self.scale) for i in range(len(states))]
+    return sweeps
 
 
 class RefitSearch:
     """The search of one row on its grid, for all demands of a path."""
 
-    def __init__(self, grid: RowGrid, sweeps: Callable[[Sequence[Indices]], list[Sweep]], least: int = 0) -> None:
+    def __init__(self, grid: RowGrid, sweeps: Sweeps, least: int = 0) -> None:
         self.grid, self.task, self.sweeps, self.least = grid, grid.search.task, sweeps, least
         self.known: dict[bytes, Sweep] = {}
 
@@ -290,7 +286,7 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
     else:
         values, common = grid_values(task, x[None] if task.inputs is None else task.inputs, [None] * len(task.space))
         grid = RowGrid(search, Grid(tuple(values), tuple(common), tuple(np.arange(len(v)) for v in values)))
-        looking = RefitSearch(grid, PredictedSweeps(refits, grid, scale), LEAST)
+        looking = RefitSearch(grid, predicted_sweeps(refits, grid, scale), LEAST)
     states = _known_states(search, grid, known)
     demands, rungs = [Demand(k) for k in LADDER], [Demand(k) for k in RUNGS]
     if len(refits) == 1:

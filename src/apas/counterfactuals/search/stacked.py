@@ -200,11 +200,6 @@ def relisted(shifts: Listed, models: Any) -> Any:
     return shifts.with_models(models)
 
 
-def listed_as_they_are(shifts: ShiftSet | None, delta: float) -> Sequence[Model] | None:
-    """The models of a listed set that are asked about as they are, or None."""
-    return shifts.models if delta == 1 and offers(shifts, Listed) and offers(shifts, AsTheyAre) else None
-
-
 def split_models(shifts: Listed, method: Draws, together: int, alone: Model | None = None) -> tuple[Any, Any]:
     """The models to search with (or `alone`), and the last ones, as many as a claim needs, to certify on."""
     models, name = shifts.models, type(shifts).__name__

@@ -183,22 +183,13 @@ GRID = 1024.0
 
 
 @dataclass(frozen=True)
-class _OfCertifyingTest(SearchTest):
-    """What both kinds of search tests share."""
+class BoundSearchTest(SearchTest):
+    """Bounds over every shift, by the method itself: one holds for all, and costs the same everywhere."""
 
     test: "CertifyingTest"
     target: Any
     delta: float
-    origin: Floats | None = field(default=None, kw_only=True)  # the input of the row
-
-    def alone(self) -> Self | None:
-        """The test of offers by themselves; None if no tolerance is asked of them."""
-        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
-
-
-@dataclass(frozen=True)
-class BoundSearchTest(_OfCertifyingTest):
-    """Bounds over every shift, by the method itself: one holds for all, and costs the same everywhere."""
+    origin: Floats | None  # the input of the row, if its region counts
 
     def scores(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
@@ -212,9 +203,13 @@ class BoundSearchTest(_OfCertifyingTest):
 
 
 @dataclass(frozen=True)
-class DrawnSearchTest(_OfCertifyingTest):
+class DrawnSearchTest(SearchTest):
     """Draws of the search: the slack is the margin that all but a number of them exceed."""
 
+    test: "CertifyingTest"
+    target: Any
+    delta: float
+    origin: Floats | None  # as above
     samples: int
     rank: int
     some: SideBySide | None = None  # of all the models those that matter near a point
@@ -374,16 +369,22 @@ class CertifyingTest:
 
     def for_search(self, target: Any, delta: float, rank: int = 0, origin: Floats | None = None) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
-        about: dict[str, Any] = {"origin": origin, "of_regions": self.region is not None}
-        # never those that certify, unless all of them must accept
-        about["refits"] = stacked.listed_as_they_are(self.shifts if self.draws is None else self.searched, delta)
+        shifts = (
+            self.shifts if self.draws is None else self.searched
+        )  # never those that certify, unless all must accept
+        listed = delta == 1 and offers(shifts, Listed) and offers(shifts, stacked.AsTheyAre)
+        about: dict[str, Any] = {"of_regions": self.region is not None, "refits": shifts.models if listed else None}
         if self.draws is None:
-            return BoundSearchTest(self, target, delta, **about)
+            return self._with_single(BoundSearchTest(self, target, delta, origin, **about))
         samples, allowed = self.allowance
         if rank:  # its test allows fewer failures, so that the search had better aim at fewer
             allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
-        few = samples < FEW
-        return DrawnSearchTest(self, target, delta, samples, allowed, few=few, all_accept=False, **about)
+        about |= {"few": samples < FEW, "all_accept": False}
+        return self._with_single(DrawnSearchTest(self, target, delta, origin, samples, allowed, **about))
+
+    def _with_single(self, test: Any) -> Any:
+        single = self.region is not None and not self.region.beyond
+        return replace(test, alone=replace(test, origin=None)) if single else test
 
     def search_models(self, delta: float) -> SideBySide:
         """All shifted models that the search looks at."""

@@ -197,6 +197,7 @@ class SearchTest:
     all_accept: bool = True  # whether all of the models must accept a row
     few: bool = False  # whether so few models are looked at that others may well be worse
     of_regions: bool = False  # whether anything is asked of an offer besides its own numbers
+    alone: SearchTest | None = None  # the test of offers by themselves, if a tolerance is asked of them
 
     def scores(self, points: Floats) -> Floats:
         """Per point how much margin is left; NaN where unknown."""
@@ -222,10 +223,6 @@ class SearchTest:
     def with_more_slack(self, more: float) -> Self:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
-
-    def alone(self) -> Self | None:
-        """The test of offers by themselves; None if no tolerance is asked of them."""
-        return None
 
 
 @runtime_checkable

@@ -345,9 +345,11 @@ class RobustOptimum:
             return
         best, near = cheapest_near(search, test, search.input if start is None else start)
         way = WAY
-        if (alone := test.alone()) is not None:
+        if test.alone is not None:
             way = np.concatenate([WAY, NEARER])
-            best, near = _from_single_offer(search, test, alone, best, near, search.input if start is None else start)
+            best, near = _from_single_offer(
+                search, test, test.alone, best, near, search.input if start is None else start
+            )
         anchors = [a for a in (best, start) if a is not None]
         if test.few:
             anchors += _safer(search, test, best, search.input if start is None else start)

@@ -87,23 +87,6 @@ def _levels(cells: Any) -> tuple[Any, ...]:
 KEYS = ("kind", "range", "low", "high", "values", "step", "mutable", "direction", "code")
 
 
-def _feature_from_table(name: str, said: Any) -> Feature:
-    if not isinstance(said, Mapping):
-        such = '{kind = "integer"}'
-        raise InputError(f"feature {name!r} of a space must be a table such as {such}, got {shown(said)}.")
-    if strange := [key for key in said if key not in KEYS]:
-        raise InputError(f"feature {name!r} has the unknown entry {strange[0]!r}; it may have {', '.join(KEYS)}.")
-    details = dict(said)
-    if "range" in details:
-        ends = details.pop("range")
-        if not isinstance(ends, list | tuple) or len(ends) != 2 or "low" in said or "high" in said:
-            raise InputError(f"`range` of feature {name!r} must be [low, high] and stand alone, got {shown(ends)}.")
-        details |= {"low": ends[0], "high": ends[1]}
-    if isinstance(details.get("values"), list):
-        details["values"] = tuple(details["values"])
-    return Feature(name, **details)
-
-
 def _value(value: Any, exact: bool = False) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -259,7 +242,23 @@ class FeatureSpace:
         described = content.get("features")
         if not isinstance(described, Mapping) or not described:
             raise InputError("a space needs a table [features.NAME] for each column, got none.")
-        return cls([_feature_from_table(str(n), said) for n, said in described.items()], content.get("scale"))
+        features = []
+        for name, said in described.items():
+            if not isinstance(said, Mapping):
+                such = '{kind = "integer"}'
+                raise InputError(f"feature {str(name)!r} of a space must be a table such as {such}, got {shown(said)}.")
+            if strange := [key for key in said if key not in KEYS]:
+                owner = f"feature {str(name)!r}"
+                raise InputError(f"{owner} has the unknown entry {strange[0]!r}; it may have {', '.join(KEYS)}.")
+            details = dict(said)
+            if "range" in details:
+                ends = details.pop("range")
+                if not isinstance(ends, list | tuple) or len(ends) != 2 or "low" in said or "high" in said:
+                    what = f"must be [low, high] and stand alone, got {shown(ends)}"
+                    raise InputError(f"`range` of feature {str(name)!r} {what}.")
+                details |= {"low": ends[0], "high": ends[1]}
+            features.append(Feature(str(name), **details))
+        return cls(features, content.get("scale"))
 
     def to_toml(self, path: str | PathLike[str] | None = None) -> str:
         """The space as the text of a TOML file, which is written as well if a path is given."""
