@@ -499,15 +499,13 @@ def _extremes(question: Question, stream: Stream, samples: int) -> tuple[Floats,
     """Least and largest margin of each row over the draws, and how many draws give no number."""
     low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
     undefined = np.zeros(len(question), dtype=np.int64)
-    with Progress(samples, "drawing shifted models") as progress:
-        for begin, end, directions in failing_draws.drawn_blocks(question, stream, samples):
-            for chunk in range(0, len(question), failing_draws.ROWS):
-                rows = slice(chunk, chunk + failing_draws.ROWS)
-                margins = question.margins(directions, rows)
-                # a model that gives no number is on neither side of any: then no end is known
-                missing = np.isnan(margins)
-                undefined[rows] += np.count_nonzero(missing, axis=0)
-                low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
-                high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
-            progress.advance(end - begin)
+    asked = [(question, np.arange(len(question)))]
+    with Progress(samples * len(question), "drawing shifted models") as progress:
+        for _, _, rows, margins, _ in failing_draws.drawn_margins(asked, stream, 0, samples):
+            # a model that gives no number is on neither side of any: then no end is known
+            missing = np.isnan(margins)
+            undefined[rows] += np.count_nonzero(missing, axis=0)
+            low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
+            high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
+            progress.advance(margins.size)
     return low, high, undefined
