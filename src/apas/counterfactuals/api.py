@@ -303,7 +303,8 @@ def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan
     # a search that tested something has used its confidence
     rows = [i for i, of_row in enumerate(own) if not any(item.tests for item, _ in of_row)]
     rows = [i for i in rows if own[i][0][0].status.name in ("EXHAUSTED", "BUDGET")]
-    test = replace(plan.test, region=replace(plan.test.region, window=True))
+    region: Any = plan.test.region
+    test = replace(plan.test, region=replace(region, window=True))
     again = [replace(s, test=test.for_search(s.target, float(deltas[s.row]), origin=s.input)) for s in searches]
     found = iter(_run([again[i] for i in rows], deltas[rows], replace(plan, test=test), n_jobs))
     for i in rows:

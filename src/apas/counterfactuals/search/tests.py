@@ -369,20 +369,17 @@ class CertifyingTest:
 
     def for_search(self, target: Any, delta: float, rank: int = 0, origin: Floats | None = None) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
-        shifts = (
-            self.shifts if self.draws is None else self.searched
-        )  # never those that certify, unless all must accept
-        listed = delta == 1 and offers(shifts, Listed) and offers(shifts, stacked.AsTheyAre)
-        about: dict[str, Any] = {"of_regions": self.region is not None, "refits": shifts.models if listed else None}
-        if self.draws is None:
-            return self._with_single(BoundSearchTest(self, target, delta, origin, **about))
-        samples, allowed = self.allowance
-        if rank:  # its test allows fewer failures, so that the search had better aim at fewer
-            allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
-        about |= {"few": samples < FEW, "all_accept": False}
-        return self._with_single(DrawnSearchTest(self, target, delta, origin, samples, allowed, **about))
-
-    def _with_single(self, test: Any) -> Any:
+        shifts = self.shifts if self.draws is None else self.searched  # those that certify only where all must accept
+        about: dict[str, Any] = {"of_regions": self.region is not None}
+        if delta == 1 and offers(shifts, Listed) and offers(shifts, stacked.AsTheyAre):
+            about["refits"] = shifts.models
+        test: BoundSearchTest | DrawnSearchTest = BoundSearchTest(self, target, delta, origin, **about)
+        if self.draws is not None:
+            samples, allowed = self.allowance
+            if rank:  # its test allows fewer failures, so that the search had better aim at fewer
+                allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
+            about |= {"few": samples < FEW, "all_accept": False}
+            test = DrawnSearchTest(self, target, delta, origin, samples, allowed, **about)
         single = self.region is not None and not self.region.beyond
         return replace(test, alone=replace(test, origin=None)) if single else test
 

@@ -343,16 +343,15 @@ class RobustOptimum:
         if test is None:
             yield from more
             return
-        best, near = cheapest_near(search, test, search.input if start is None else start)
+        begin = search.input if start is None else start
+        best, near = cheapest_near(search, test, begin)
         way = WAY
         if test.alone is not None:
             way = np.concatenate([WAY, NEARER])
-            best, near = _from_single_offer(
-                search, test, test.alone, best, near, search.input if start is None else start
-            )
+            best, near = _from_single_offer(search, test, test.alone, best, near, begin)
         anchors = [a for a in (best, start) if a is not None]
         if test.few:
-            anchors += _safer(search, test, best, search.input if start is None else start)
+            anchors += _safer(search, test, best, begin)
         elif best is not None:
             anchors += _clearly_safer(search, test, near, *anchors)
         allowed = Plausible(search.task) if self.plausible else None
@@ -454,7 +453,8 @@ def _between_known(search: Search, test: SearchTest) -> Floats | None:
     ways = [w for row in robust for w in along(search, row, np.linspace(1.0, 0.05, 20))]
     ways = [w for w in [*robust, *ways] if search.is_different(w)]
     passing = [way for way, passes in zip(ways, test.passes(np.array(ways)), strict=True) if passes]
-    return min(passing, key=search.cost, default=robust[0])
+    best: Floats = min(passing, key=search.cost, default=robust[0])
+    return best
 
 
 def _path(

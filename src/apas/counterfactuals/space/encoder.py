@@ -376,7 +376,7 @@ def _pieces_of(task: Task) -> Pieces:
             bends = "numbers to enter the model along straight lines, but the preprocessing bends"
             return Pieces((), scale, f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
         parts.append(piece)
-    culprit = _culprit(task, parts, (one, two), *encoded[len(rows) :].reshape(2, PAIRS, -1), scale)
+    culprit = _culprit(task, parts, (one, two), encoded[len(rows) :].reshape(2, PAIRS, -1), scale)
     if culprit is None:
         return Pieces(tuple(parts), scale, inputs=encoded_inputs)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
@@ -457,10 +457,9 @@ def _piece(feature: Feature, numbers: Floats, encoded: Floats, scale: Floats) ->
     return Piece(numbers, added, None)
 
 
-def _culprit(
-    task: Task, parts: list[Piece | None], pairs: tuple[Floats, Floats], one: Floats, two: Floats, scale: Floats
-) -> Feature | None:
+def _culprit(task: Task, parts: list[Piece | None], pairs: Any, encoded: Floats, scale: Floats) -> Feature | None:
     """The first feature that does not add what it should, if some pair of rows differs by more than its parts."""
+    one, two = encoded
     steps = {i: p.part(pairs[1][:, i]) - p.part(pairs[0][:, i]) for i, p in enumerate(parts) if p is not None}
     gap = two - one
     for step in steps.values():
