@@ -1,7 +1,5 @@
 """`CuttingPlanes`: the cheapest row whose bound is above 0, where the bound is concave in the row."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar

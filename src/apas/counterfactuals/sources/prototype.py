@@ -1,7 +1,5 @@
 """`Prototype`: sparse changes towards a typical row of the wanted class."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial

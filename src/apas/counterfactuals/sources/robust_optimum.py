@@ -3,8 +3,6 @@
 What fails just as often as allowed fails a fresh test every other time: so a path through the optimum is tested.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """`Wachter`: gradient descent on the squared distance to a target probability plus the distance from the input."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

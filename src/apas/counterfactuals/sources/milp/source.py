@@ -3,8 +3,6 @@
 Within the cost of a good point most units keep their phase: linear programs settle which, and the rest follows.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,7 @@ from apas._validation import check_number
 from apas.counterfactuals.search.stacked import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task, check_settings
 from apas.counterfactuals.sources.milp import program as programs
-from apas.counterfactuals.sources.milp.program import NOTHING, ChangeBudget, ChangeProgram, Contrast, Effect, UnitRanges
+from apas.counterfactuals.sources.milp.program import NOTHING, ChangeBudget, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
@@ -68,7 +66,7 @@ class BudgetedSearch:
         best = self._least(program, HARD, best)
         return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
-    def _least(self, program: ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
+    def _least(self, program: programs.ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
         asked = program, self.accept, start, program.phases, self.relaxation
         return least_cost(*asked, nodes=nodes, deadline=self.deadline)
 
@@ -96,7 +94,7 @@ class BudgetedSearch:
     def _limit(self) -> float:
         return self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes)
 
-    def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
+    def _program(self, ranges: programs.UnitRanges | None = None) -> programs.ChangeProgram:
         return programs.change_program(ChangeBudget(self.effect, self.budget), self.margin, ranges)
 
     def _cost(self, amounts: Floats) -> float:
@@ -125,7 +123,7 @@ class BudgetedSearch:
         self.budget = best.cost
         return best
 
-    def narrow_ranges(self) -> UnitRanges | None:
+    def narrow_ranges(self) -> programs.UnitRanges | None:
         """Ranges of units that take the program into account; None if that leaves nothing."""
         ranges = programs.unit_ranges(ChangeBudget(self.effect, self.budget))
         program = self._program(ranges)
@@ -137,7 +135,7 @@ class BudgetedSearch:
                 break
         return ranges
 
-    def _tighten_ranges(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
+    def _tighten_ranges(self, program: programs.ChangeProgram, ranges: programs.UnitRanges) -> bool:
         """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
         phases = program.phases
         if phases is None:
