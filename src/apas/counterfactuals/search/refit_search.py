@@ -25,7 +25,6 @@ RUNGS += (4.7, 4.4, 4.2, 3.9, 3.6, 3.4, 3.1, 2.9, 2.6, 2.3, 2.1, 1.8)
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 SAVES = 0.05  # a row of the path costs so much less than the one before: each might fail where the next does not
 BEAM, STEPS, PATIENCE = 8, 30, 2  # states kept, steps at most, and steps after the last gain
-EACH = 1  # values per feature that a state hands on
 CLIMB = 12  # moves towards a safer row than any that is known
 PAIRS = 10  # first moves of pairs that are tried together
 KNOWN = 24  # known rows from which a search starts as well
@@ -208,10 +207,9 @@ class RefitSearch:
                 estimate = np.where((slacks < 0) & (gained > 0) & (costs > 0), costs * lack / gained, np.inf)
             some = np.flatnonzero(np.isfinite(estimate) & (costs < best[0]))
             some = some[np.argsort(estimate[some], kind="stable")]
-            for _ in range(EACH):  # values of one feature that differ little must not fill the beam
-                first = np.unique(self.grid.feature[some], return_index=True)[1]
-                options += [(float(estimate[m]), number, int(m)) for m in some[first]]
-                some = np.delete(some, first)
+            # of each feature the best: values of one that differ little must not fill the beam
+            some = some[np.unique(self.grid.feature[some], return_index=True)[1]]
+            options += [(float(estimate[m]), number, int(m)) for m in some]
         following, before = dict[bytes, Indices](), {state.tobytes() for state in beam}
         for _, number, move in sorted(options):
             state = self.grid.moved(beam[number], move)
@@ -244,17 +242,10 @@ class RefitSearch:
         return state
 
 
-def _known_margins(search: Search, known: Floats) -> Floats:
-    """Margins of the model for known rows of the class, which many searches ask for."""
-    task, target = search.task, search.target
-    return np.asarray(task.once(("known margins", target), lambda: task.margins(known, target)))
-
-
-def _known_states(search: Search, grid: RowGrid, known: Floats) -> Integers:
+def _known_states(grid: RowGrid, known: Floats, margins: Floats) -> Integers:
     """States near known rows of the class: of all of them the nearest, and of those that lie deep in it."""
     if not len(known):
-        return np.empty((0, len(search.input)), dtype=np.intp)
-    margins = _known_margins(search, known)
+        return np.empty((0, len(grid.start)), dtype=np.intp)
     found = grid.nearest(known)
     costs = grid.cost[grid.first + found].sum(axis=1)
     order = np.argsort(costs, kind="stable")
@@ -274,20 +265,22 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
     With one model its margin is what must be large; with `all_accept` the path ends with rows that every refit accepts,
     and with `unanimous` it is the cheapest of these.
     """
-    task, table, x = search.task, leaf_table(search, refits), search.input
-    known = rows_of_class(task, search.target)
-    usual = _known_margins(search, known) if len(known) else task.margins(x[None], search.target)
+    task, table, x, target = search.task, leaf_table(search, refits), search.input, search.target
+    known = rows_of_class(task, target)
+    usual = task.margins(x[None], target)
+    if len(known):  # which many searches ask for
+        usual = task.once(("known margins", target), lambda: task.margins(known, target))
     scale = max(LEAST_SCALE, float(np.median(np.abs(usual))))
     if table is not None:
         grid = RowGrid(search, table.grid)
-        wanted = int(class_indices(task.model.classes, search.target, 1)[0])
+        wanted = int(class_indices(task.model.classes, target, 1)[0])
         passes = LeafSweeps(table, grid, wanted)
         looking = RefitSearch(grid, lambda states: [spread(passes.margins(state), scale) for state in states])
     else:
         values, common = grid_values(task, x[None] if task.inputs is None else task.inputs, [None] * len(task.space))
         grid = RowGrid(search, Grid(tuple(values), tuple(common), tuple(np.arange(len(v)) for v in values)))
         looking = RefitSearch(grid, predicted_sweeps(refits, grid, scale), LEAST)
-    states = _known_states(search, grid, known)
+    states = _known_states(grid, known, usual)
     demands, rungs = [Demand(k) for k in LADDER], [Demand(k) for k in RUNGS]
     if len(refits) == 1:
         looking.look([grid.start, *states])
@@ -298,4 +291,4 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
         demands, rungs = [*demands, Demand(None)], [*([] if unanimous else rungs), Demand(None)]
     # where all is proved, nothing can fail
     rows = looking.path(demands, states, rungs, 1e-9 if all_accept or unanimous else SAVES)
-    return rows[task.valid(rows, search.target)] if len(rows) else rows
+    return rows[task.valid(rows, target)] if len(rows) else rows

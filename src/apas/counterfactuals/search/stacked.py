@@ -165,13 +165,10 @@ class DrawnModels:
         return replace(self, samples=len(places), directions=np.concatenate(found))
 
     def _blocks(self, question: Question) -> Iterator[Floats]:
-        step = block_size(question)
+        kept, step = self.directions, block_size(question)
         for start in range(0, self.samples, step):
             stop = min(start + step, self.samples)
-            if self.directions is not None:
-                yield self.directions[start:stop]
-            else:
-                yield question.directions(self.stream, start, stop).copy()
+            yield question.directions(self.stream, start, stop).copy() if kept is None else kept[start:stop]
 
 
 class Relistable(Capability, Protocol):
@@ -363,11 +360,8 @@ class AdditiveModels:
             units = self.behind.net.weights[0].shape[1]
             z = self.first.encoded(points).reshape(len(points), len(self.encoders), units)[:, self.numbers]
             return self.behind.margins_after(z, self.behind.wanted(target), self.numbers).T
-
-        def read(number: int, _: Model) -> Floats:
-            return self.encoders[number].encoded(points)
-
-        return self.shifts.margins_read(self.model, read, self.numbers.tolist(), len(points), target)
+        asked = self.numbers.tolist(), len(points), target
+        return self.shifts.margins_read(self.model, lambda i, _: self.encoders[i].encoded(points), *asked)
 
     def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the models."""

@@ -26,7 +26,6 @@ from apas.certification.question import Cuts, Draws, LeastDraws, Method, Questio
 from apas.certification.region import AT_LEAST, AT_MOST, BETWEEN, Region, RowRegion, Span, cells_of, names_of
 from apas.certification.region_claims import AskedRegion, check_regions
 from apas.counterfactuals.search import stacked
-from apas.counterfactuals.search.stacked import NetworkStack, SideBySide
 from apas.counterfactuals.sources.base import SearchTest, Task
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
@@ -134,10 +133,10 @@ class OfferRegion:
             low, high = np.where(down, np.minimum(least, points), low), np.where(up, np.maximum(most, points), high)
         return low, high, (up | down) & self.beyond & (not self.window)
 
-    def margins(self, models: SideBySide, points: Floats, target: Any, origin: Floats) -> Floats:
+    def margins(self, models: stacked.SideBySide, points: Floats, target: Any, origin: Floats) -> Floats:
         """Least margins over the regions of points, as far as a search needs to know them, shape (models, points)."""
         low, high, further = self.ends(points, origin)
-        if not isinstance(models, NetworkStack):  # no bounds: a few rows of each region
+        if not isinstance(models, stacked.NetworkStack):  # no bounds: a few rows of each region
             signs = np.random.default_rng(0).integers(0, 2, (6, points.shape[1])).astype(bool)
             rows = [points, low, high, *(np.where(sign, low, high) for sign in signs)]
             return np.asarray(np.minimum.reduce([models.margins(part, target) for part in rows]))
@@ -212,11 +211,11 @@ class DrawnSearchTest(SearchTest):
     origin: Floats | None  # as above
     samples: int
     rank: int
-    some: SideBySide | None = None  # of all the models those that matter near a point
+    some: stacked.SideBySide | None = None  # of all the models those that matter near a point
     _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def models(self) -> SideBySide:
+    def models(self) -> stacked.SideBySide:
         """Those that are looked at, not kept here: they may be large, and what is passed to workers should not be."""
         return self.some or self.test.search_models(self.delta)
 
@@ -320,7 +319,7 @@ class CertifyingTest:
         found = Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
         return found if self.region is None or inputs is None else self.region.ask(found, inputs, self.entropy)
 
-    def margins_on(self, models: SideBySide, points: Floats, target: Any, origin: Floats | None) -> Floats:
+    def margins_on(self, models: stacked.SideBySide, points: Floats, target: Any, origin: Floats | None) -> Floats:
         """Margins of points of one row on models of the search, or the least over their regions."""
         if self.region is None or origin is None:
             return models.margins(points, target)
@@ -383,11 +382,11 @@ class CertifyingTest:
         single = self.region is not None and not self.region.beyond
         return replace(test, alone=replace(test, origin=None)) if single else test
 
-    def search_models(self, delta: float) -> SideBySide:
+    def search_models(self, delta: float) -> stacked.SideBySide:
         """All shifted models that the search looks at."""
         return self.task.once(("search models", delta), lambda: self._search_models(delta))
 
-    def _search_models(self, delta: float) -> SideBySide:
+    def _search_models(self, delta: float) -> stacked.SideBySide:
         if self.searched is not None and delta == 1 and self.listed_models is not None:
             return self.listed_models
         samples, stream, net = self.allowance[0], Stream(self.entropy, "generate/search"), self._network
@@ -398,7 +397,7 @@ class CertifyingTest:
         step = max(1, min(2048, SEEN // len(net.parameters)))
         draws = (self._nobody.directions(stream, a, min(a + step, samples)) for a in range(0, samples, step))
         moved = (net.parameters.values + delta * block for block in draws)
-        return NetworkStack.of(net, moved, samples, stacked.quick_encoder(self.task))
+        return stacked.NetworkStack.of(net, moved, samples, stacked.quick_encoder(self.task))
 
     @cached_property
     def _network(self) -> FeedForward | None:
@@ -417,7 +416,7 @@ class CertifyingTest:
         return Question(self.task.model, self.task.encoded(points), asked.targets, asked.deltas, self.shifts)
 
     @cached_property
-    def listed_models(self) -> SideBySide | None:
+    def listed_models(self) -> stacked.SideBySide | None:
         """The listed models of the search as they are, where they can be asked together."""
         return None if self.searched is None else stacked.models_together(self.searched, self.task)
 

@@ -170,6 +170,11 @@ class Search:
         rows = np.atleast_2d(points)
         return self.task.space.snapped(rows, np.broadcast_to(self.input, rows.shape)).reshape(points.shape)
 
+    def along(self, anchor: Floats, ways: Floats) -> Floats:
+        """Rows on the way from the input through an anchor; categories have no way, they are the anchor's."""
+        points = self.input + ways[:, None] * (anchor - self.input)
+        return self.snapped(np.where(self.task.space.jumps, anchor, points))
+
     def settled(self, points: Floats) -> Floats:
         """Points with the very numbers of the input wherever they differ from them by rounding alone."""
         return self.task.space.settled(points, self.input)

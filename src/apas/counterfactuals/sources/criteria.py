@@ -15,7 +15,7 @@ from apas.counterfactuals.search.refit_search import refit_path
 from apas.counterfactuals.search.stacked import models_together
 from apas.counterfactuals.sources.base import Search, SearchTest, Task, check_settings
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
-from apas.counterfactuals.sources.robust_optimum import along, cheapest_near
+from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.models.base import Dense, Differentiable, class_indices, offers
 from apas.shifts.observed import ObservedShifts
 from apas.worst_case.intervals import Boxes
@@ -68,7 +68,7 @@ def passing_rows(search: Search, test: Criterion) -> Iterator[Floats]:
 
 def draw_back(search: Search, test: Criterion, row: Floats) -> Floats:
     """The cheapest row that passes on the way from the input to one that does; categories are those of its end."""
-    ways = along(search, row, WAY)
+    ways = search.along(row, WAY)
     fine = search.task.valid(ways, search.target) & test.passes(ways)
     return next((way for way in ways[fine] if search.is_new(way)), row)
 

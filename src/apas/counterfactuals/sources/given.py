@@ -21,7 +21,7 @@ _Asking = Generator[Candidate, float | None, str | None]
 HALVINGS, PARTS = 12, 8
 #: So many background rows are tried one by one as robust points; then the rank grows by a half each time.
 ONE_BY_ONE = 16
-FURTHEST = 64.0  # how far beyond the given point a ray from the input goes, in units of its length
+LENGTHS = 2.0 ** np.arange(1, 7)  # of a ray from the input beyond the given point, in units of the way to that
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +182,10 @@ def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
 
 def _ray_anchors(search: Search, start: Floats) -> Iterator[Floats]:
     """Points beyond the start as seen from the input, each twice as far, until the ranges end."""
-    last, length = start, 2.0
-    while length <= FURTHEST:
-        point = search.snapped(np.where(search.task.space.jumps, start, search.input + length * (start - search.input)))
+    last = start
+    for point in search.along(start, LENGTHS):
         if np.array_equal(point, last):
             return
         if _is_usable(search, point):
             yield point
-        last, length = point, 2 * length
+        last = point

@@ -374,7 +374,7 @@ def _from_single_offer(
     point = cheapest_near(search, alone, start)[0]
     if point is None:
         return best, near
-    ways = along(search, point, STRETCHED)
+    ways = search.along(point, STRETCHED)
     found, around = cheapest_near(search, test, next(iter(ways[test.passes(ways)]), point))
     if found is None or (best is not None and search.cost(found) >= search.cost(best)):
         return best, near
@@ -399,7 +399,7 @@ def _safer(search: Search, test: SearchTest, best: Floats | None, start: Floats)
 def _clearly_safer(search: Search, test: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     best = anchors[0]
-    slacks = np.nan_to_num(near.slacks(np.vstack([along(search, best, WAY[:1]), *anchors])), nan=-np.inf)
+    slacks = np.nan_to_num(near.slacks(np.vstack([search.along(best, WAY[:1]), *anchors])), nan=-np.inf)
     wanted = CLEARLY * float(quick_margins(search, best[None])[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []
@@ -448,7 +448,7 @@ def _between_known(search: Search, test: SearchTest) -> Floats | None:
         return None
     slacks = np.nan_to_num(test.slacks(np.array(known)), nan=-np.inf)
     robust = [known[i] for i in np.flatnonzero(slacks >= 0)[:5]] or [known[int(slacks.argmax())]]
-    ways = [w for row in robust for w in along(search, row, np.linspace(1.0, 0.05, 20))]
+    ways = [w for row in robust for w in search.along(row, np.linspace(1.0, 0.05, 20))]
     ways = [w for w in [*robust, *ways] if search.is_different(w)]
     passing = [way for way, passes in zip(ways, test.passes(np.array(ways)), strict=True) if passes]
     best: Floats = min(passing, key=search.cost, default=robust[0])
@@ -461,7 +461,7 @@ def _path(
     """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
     if not anchors:
         return None
-    points = np.unique(np.vstack([along(search, anchors[0], way), *anchors]), axis=0)
+    points = np.unique(np.vstack([search.along(anchors[0], way), *anchors]), axis=0)
     points = points[[search.is_new(p) for p in points]]
     if len(points):  # which ones the model really takes is tested later
         points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)]
@@ -475,9 +475,3 @@ def _path(
         if not kept or costs[i] < costs[kept[-1]]:
             kept.append(i)
     return points[kept]
-
-
-def along(search: Search, anchor: Floats, ways: Floats) -> Floats:
-    """Rows on the way from the input through the anchor; categories have no way, they are the anchor's."""
-    points = search.input + ways[:, None] * (anchor - search.input)
-    return search.snapped(np.where(search.task.space.jumps, anchor, points))

@@ -10,7 +10,6 @@ import itertools
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,33 +105,21 @@ class Coding:
     """Columns per feature, in the order of the features."""
 
     def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
-        self.features, self.scale = tuple(features), scale
-        ends = np.cumsum([0, *(len(_names(f)) for f in self.features)])
-        self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
-        self.n_columns = int(ends[-1])
+        self.features, columns = tuple(features), [_names(f) for f in features]
+        self.names = tuple(itertools.chain(*columns))  # those of levels as pandas and scikit-learn would call them
+        ends = np.cumsum([0, *map(len, columns)]).tolist()
+        self.slices, self.n_columns = tuple(itertools.starmap(slice, itertools.pairwise(ends))), int(ends[-1])
         #: What is subtracted from a number, and what it is divided by then.
-        self.lines = [_line(f, scale) for f in self.features]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns, those of levels as pandas and scikit-learn would call them."""
-        return tuple(name for f in self.features for name in _names(f))
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether the model sees the numbers as they are in the table."""
-        return self.scale is None and all(f.code == "number" and _own_numbers(f) for f in self.features)
-
-    @cached_property
-    def _lines(self) -> tuple[Floats, Floats] | None:
-        """What is subtracted from numbers, and what they are divided by then, if no feature has levels."""
-        levels = any(f.code != "number" or f.is_level for f in self.features)
-        return None if levels else tuple(np.array(self.lines).reshape(-1, 2).T)  # type: ignore[return-value]
+        self.lines = [_line(f, scale) for f in features]
+        #: Whether the model sees the numbers as they are in the table; and whether there are no levels.
+        self.is_plain = scale is None and all(f.code == "number" and _own_numbers(f) for f in features)
+        self._without_levels = not any(f.code != "number" or f.is_level for f in features)
+        self._bases, self._widths = np.array(self.lines).reshape(-1, 2).T
 
     def encode(self, rows: Floats) -> Floats:
         """Numbers per cell (see `FeatureSpace`) as the columns of the model."""
-        if self._lines is not None:
-            return np.asarray((rows - self._lines[0]) / self._lines[1])
+        if self._without_levels:
+            return np.asarray((rows - self._bases) / self._widths)
         found = np.empty((len(rows), self.n_columns))
         for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
             found[:, part] = self._code_cells(i, feature, rows[:, i])
@@ -246,11 +233,9 @@ def _complaint(net: Model, space: FeatureSpace) -> str | None:
         return ""
     import pandas as pd
 
-    rows = max(len(f.values or ()) if f.is_level else 1 for f in space.features)
-    columns: dict[str, list[Any]] = {}  # a value of each feature; over the rows, all levels occur
-    for f in space.features:
-        values = f.values if f.is_level and f.values else (float(np.clip(f.ends, -1e6, 1e6).mean()),)
-        columns[f.name] = [values[row % len(values)] for row in range(rows)]
+    values = {f.name: f.values if f.is_level else (float(np.clip(f.ends, -1e6, 1e6).mean()),) for f in space}
+    rows = range(max(len(v or ()) for v in values.values()))  # over the rows, all levels occur
+    columns = {name: [v[row % len(v)] for row in rows] for name, v in values.items() if v}
     try:
         encoded = encoded_rows(net, pd.DataFrame(columns))[1]
         if any(f.has_missing for f in space.features):

@@ -245,7 +245,12 @@ class Feature:
             apart = np.where((self.listed >= low[:, None]) & (self.listed <= high[:, None]), apart, np.inf)
             value = np.where(np.isfinite(apart.min(axis=1)), self.listed[apart.argmin(axis=1)], original)
         else:
-            value = self._nearest_step(value, low, high, original)
+            with np.errstate(invalid="ignore", over="ignore"):
+                first, last = self.steps_between(low, high)
+                first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
+                last -= self.on_grid(last) > high
+                steps = np.clip(np.rint((value - self.anchor) / (self.step or 1.0)), first, np.maximum(first, last))
+                value = np.where(first <= last, self.on_grid(steps), original)
         return _or_as_it_was(np.where(low <= high, value, original), wanted, original, self.size)
 
     def allows(self, value: Floats, original: Floats) -> Bools:
@@ -278,15 +283,6 @@ class Feature:
         if self.direction == "decrease":
             high = np.minimum(high, original)
         return low, high
-
-    def _nearest_step(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
-        step = self.step or 1.0
-        with np.errstate(invalid="ignore", over="ignore"):
-            first, last = self.steps_between(low, high)
-            first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
-            last -= self.on_grid(last) > high
-            steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))
-            return np.where(first <= last, self.on_grid(steps), original)
 
 
 def nearest_between(wanted: Floats, original: Floats, low: Floats, high: Floats, size: Any) -> Floats:

@@ -273,9 +273,8 @@ class PhaseBinaries:
     def __init__(self, binaries: Sequence[tuple[Any, ...]], columns: int, activations: Sequence[str]) -> None:
         # the unit's activation is ``scale * v[own]``, its pre-activation ``form @ v + const`` in a range of this width
         forms, *others = zip(*binaries, strict=True)
-        arrays = [np.array(part) for part in others]
-        self.column, self.layer, self.unit, self.own, self.scale, self.const = arrays[:6]
-        self.width, self.kink, self.sign, self.weight = arrays[6:]
+        self.column, self.layer, self.unit, self.own, self.scale, *more = map(np.array, others)
+        self.const, self.width, self.kink, self.sign, self.weight = more
         self.form = np.zeros((len(forms), columns))
         for row, form in zip(self.form, forms, strict=True):  # later columns are not in it
             row[: len(form)] = form

@@ -84,15 +84,11 @@ class BudgetedSearch:
                 return None
             amounts = longer[far[0]]
         cost = self._cost(amounts)
-        if cost <= self._limit:
+        if cost <= self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes):
             return amounts, cost
         if cost < self.beyond.cost:  # there may be cheaper ones that are beyond the limit as well
             self.beyond = Incumbent(amounts, cost)
         return None
-
-    @property
-    def _limit(self) -> float:
-        return self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes)
 
     def _program(self, ranges: programs.UnitRanges | None = None) -> programs.ChangeProgram:
         return programs.change_program(ChangeBudget(self.effect, self.budget), self.margin, ranges)
@@ -427,15 +423,19 @@ class MilpSource:
         """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
         network = search.task.once("milp/network", lambda: programs.network_of(search.task))
         nearest = Nearest(search, network, self.time_limit, rough)
-        if search.task.unshifted:
-            return nearest.row()
-        return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
+        return nearest.row() if search.task.unshifted else self._with_margins(nearest)
 
-    def _in_steps(self, nearest: Nearest) -> Iterator[Candidate]:
+    def _with_margins(self, nearest: Nearest) -> Generator[Candidate, float | None, None]:
+        """Candidates with a growing margin; where the first is out of reach, the one with the largest."""
+        found = nearest.at(self.margin)
+        if found is not None:
+            yield from self._closing_in(nearest, found) if self.step is None else self._in_steps(nearest, found)
+        elif (found := nearest.widest()) is not None:
+            yield Candidate(found.point)
+
+    def _in_steps(self, nearest: Nearest, found: NearestPoint | None) -> Iterator[Candidate]:
         """One candidate per margin."""
-        found, step, number = nearest.at(self.margin), self.step or 0.0, 0
-        if found is None:
-            yield from _largest(nearest)
+        step, number = self.step or 0.0, 0
         while found is not None:
             yield Candidate(found.point)
             number += 1
@@ -444,12 +444,8 @@ class MilpSource:
             margin = self.margin + number * step
             found = nearest.at(margin) if margin <= self.max_margin else None
 
-    def _closing_in(self, nearest: Nearest) -> Generator[Candidate, float | None, None]:
+    def _closing_in(self, nearest: Nearest, found: NearestPoint) -> Generator[Candidate, float | None, None]:
         """Candidates that only ask how far they are from passing, until one passes that is close to the cheapest."""
-        found = nearest.at(self.margin)
-        if found is None:
-            yield from _largest(nearest)
-            return
         slack = yield Candidate(found.point, final=False)
         bracket = _Bracket(self.margin, self.max_margin)
         while slack is not None:
@@ -467,12 +463,6 @@ class MilpSource:
             margin = last.margin + max(growth * last.margin, LEAST_STEP)
             growth = min(2 * growth, LAST_GROWTH)
             last = nearest.at(margin) if margin <= self.max_margin else None
-
-
-def _largest(nearest: Nearest) -> Iterator[Candidate]:
-    """The point with the largest margin, where the first margin is out of reach."""
-    if (found := nearest.widest()) is not None:
-        yield Candidate(found.point)
 
 
 class _Bracket:
