@@ -94,9 +94,7 @@ def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Ar
                 f"`target` must be the wanted class, since the model gives {found} and the other class would be a "
                 "different wish for each; pass the class (--target) without the rows that have it, or a class per row."
             )
-        labels = np.empty(len(X), dtype=object)
-        labels[:] = [model.classes[0] if g == model.classes[1] else model.classes[1] for g in given]
-        return labels
+        return np.array([model.classes[0 if g == model.classes[1] else 1] for g in given], dtype=object)
     labels = check_target(model, X, target)
     for i, (wanted, now) in enumerate(zip(labels, given, strict=True)):
         if wanted == now:

@@ -159,8 +159,7 @@ def run_rows(searches: list[Search], deltas: Floats, plan: Plan, report: Any) ->
 
 def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> Candidates:
     """Points (those of the candidates unless given) of some rows."""
-    targets = np.empty(len(rows), dtype=object)
-    targets[:] = [row.search.target for row in rows]
+    targets = np.array([row.search.target for row in rows], dtype=object)
     found = np.stack([row.candidate.point for row in rows]) if points is None else points
     return Candidates(found, targets, np.array([r.delta for r in rows]), np.stack([r.search.input for r in rows]))
 

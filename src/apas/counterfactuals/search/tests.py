@@ -276,8 +276,7 @@ class Candidates(NamedTuple):
     @classmethod
     def of_row(cls, points: Floats, target: Any, delta: float, origin: Floats | None = None) -> Self:
         """Points of one row."""
-        labels = np.empty(len(points), dtype=object)
-        labels[:] = [target] * len(points)
+        labels = np.array([target] * len(points), dtype=object)
         inputs = None if origin is None else np.broadcast_to(origin, points.shape)
         return cls(points, labels, np.full(len(points), delta), inputs)
 

@@ -110,8 +110,7 @@ class Task:
 
     def valid_columns(self, columns: Floats, target: Any) -> Bools:
         """The same for rows in model units."""
-        labels = np.empty(len(columns), dtype=object)
-        labels[:] = target
+        labels = np.array([target] * len(columns), dtype=object)
         return valid(self.model.margin(columns, target), needs_strict(self.model.classes, labels))
 
     @cached_property

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -77,32 +77,21 @@ def possible_changes(search: Search, parts: Sequence[Piece | None], weights: Flo
     reached = (search.task.encoded(rows) if known is None else known[None]) @ weights + bias
     own = dict(zip(strange, reached[0] - reached[1:], strict=True))
     avoided = frozenset().union(*search.avoid)
-    columns: list[_Column] = []
+    columns: list[tuple[Any, ...]] = []
     for i, (feature, piece) in enumerate(zip(space, parts, strict=True)):
         if piece is not None:
             here = own[i] if i in own else piece.part(x[i : i + 1])[0]
             _FeatureColumns(columns, i, feature, piece, float(x[i]), here, indicated=i in avoided).add()
-    kinds = {"feature": np.intp, "shift": float, "cost": float, "top": float, "integer": bool, "parent": np.intp}
-    arrays = {name: np.array([getattr(c, name) for c in columns], dtype=kind) for name, kind in kinds.items()}
-    gain = np.array([c.gain for c in columns], dtype=float).reshape(len(columns), weights.shape[1])
-    return Changes(reached[0], gain=gain, **arrays)
-
-
-class _Column(NamedTuple):
-    feature: int
-    gain: Floats
-    shift: float
-    cost: float
-    top: float = 1.0
-    integer: bool = True
-    parent: int = -1
+    kinds: list[Any] = [("feature", np.intp), ("gain", float, (weights.shape[1],)), ("shift", float), ("cost", float)]
+    table = np.array(columns, dtype=[*kinds, ("top", float), ("integer", bool), ("parent", np.intp)])
+    return Changes(reached[0], **{name: np.ascontiguousarray(table[name]) for name in table.dtype.names or ()})
 
 
 @dataclass
 class _FeatureColumns:
     """Adds the columns of one feature; if it is `indicated`, some 0-1 columns add up to whether it changes."""
 
-    columns: list[_Column]
+    columns: list[tuple[Any, ...]]
     i: int
     feature: Feature
     piece: Piece
@@ -127,8 +116,10 @@ class _FeatureColumns:
                 if room > 0:
                     self._amount(sign, room, behind)
 
-    def _append(self, gain: Floats, shift: float, cost: float, **more: Any) -> int:
-        self.columns.append(_Column(self.i, gain, shift, cost, **more))
+    def _append(
+        self, gain: Floats, shift: float, cost: float, top: float = 1.0, integer: bool = True, parent: int = -1
+    ) -> int:
+        self.columns.append((self.i, gain, shift, cost, top, integer, parent))
         return len(self.columns) - 1
 
     def _levels(self, numbers: Floats) -> None:
