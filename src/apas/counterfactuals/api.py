@@ -153,8 +153,8 @@ def generate(
     >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
     >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, method="interval")
-    >>> found.status.tolist()[0].name, bool(found.numbers.sum() > 1.1)
-    ('FOUND', True)
+    >>> found[0].status.name, found.certificates.certified.tolist(), bool(found.numbers.sum() > 1.1)
+    ('FOUND', [True], True)
     >>> apas.generate(net, [[0.2, 0.3]], 0, space=space)[0].gap < 1e-7
     True
     """

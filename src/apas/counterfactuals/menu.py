@@ -116,15 +116,6 @@ class Menu(RowResults[MenuItem]):
         All offers, the cheapest of each applicant first; to be saved, entered into a ledger, and written as letters.
     inputs : ndarray or data frame
         The rows that were asked about, one per item.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-0.2]]], [[-1.0]], feature_names=("income", "debt"))
-    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> found = apas.menu(net, [[0.5, 0.6]], 0.02, space=space, rng=0)
-    >>> [(item.features, item.status.name) for item in found]
-    [(('income',), 'OFFER'), (('debt',), 'UNREACHABLE')]
     """
 
     FORMAT = "apas-menu"
@@ -212,7 +203,10 @@ def menu(
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [-0.2]]], [[-1.0]], feature_names=("income", "debt"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> print(apas.menu(net, [[0.5, 0.6]], 0.02, space=space, rng=0)[1].sentence())
+    >>> found = apas.menu(net, [[0.5, 0.6]], 0.02, space=space, rng=0)
+    >>> [(item.features, item.status.name) for item in found]
+    [(('income',), 'OFFER'), (('debt',), 'UNREACHABLE')]
+    >>> print(found[1].sentence())
     Cannot be reached by changing debt alone: all such rows are proved to keep class 0, by a margin of at least 0.5.
     """
     net = as_model(model)

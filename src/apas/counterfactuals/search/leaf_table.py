@@ -11,7 +11,7 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.counterfactuals.sources.base import Search, Task
-from apas.counterfactuals.space.encoder import numbers_to_try
+from apas.counterfactuals.space.encoder import numbers_to_try, one_by_one
 from apas.counterfactuals.space.feature import Feature
 from apas.models.base import Leaves, Model, ReadsCells, offers
 from apas.models.trees import Trees, towards
@@ -231,18 +231,10 @@ def _probed_numbers(task: Task, inputs: Floats) -> tuple[list[Floats], list[Bool
     return found, common
 
 
-def _one_by_one(values: Sequence[Floats]) -> tuple[Floats, Indices]:
-    """Rows in which one feature has each of its values and the others their first, and which feature that is."""
-    of = np.repeat(np.arange(len(values)), [len(v) for v in values])
-    rows = np.tile([v[0] for v in values], (len(of), 1))
-    rows[np.arange(len(of)), of] = np.concatenate(values)
-    return rows, of
-
-
 def leaf_probes(task: Task, inputs: Floats) -> Floats:
     """The inputs, and the rows that a refit has to encode for the table: who encodes all in one go may pass it on."""
     values, _ = _probed_numbers(task, inputs)
-    return np.concatenate([inputs, _one_by_one(values)[0], _mixed_rows(values)[1]])
+    return np.concatenate([inputs, one_by_one(values, [v[0] for v in values])[0], _mixed_rows(values)[1]])
 
 
 class _Encoder:
@@ -270,7 +262,7 @@ class _Encoder:
             place = {name: i for i, name in enumerate(self.task.space.names)}
             owner = np.array([place[n] for n in names] if names else range(len(values)))
             return owner, [found[: sizes[f], c] for c, f in enumerate(owner)]
-        (rows, of), (places, mixed) = _one_by_one(values), _mixed_rows(values)
+        (rows, of), (places, mixed) = one_by_one(values, [v[0] for v in values]), _mixed_rows(values)
         if encoded is None and (known := self._known_columns(values)) is not None:
             encoded = np.tile([column[0] for column in known], (len(of) + len(mixed), 1))
             for c, ((f, *_), column) in enumerate(zip(self._told, known, strict=True)):

@@ -105,13 +105,11 @@ class Prototype:
                 "make a prototype; give more rows, or use another source"
             )
         problem = SmoothProblem(search)
-        return (yield from problem.offer(self._levels(problem), "Prototype"))
+        return (yield from problem.offer(self.levels(search, problem), "Prototype"))
 
-    def levels(self, search: Search) -> Iterator[Level]:
+    def levels(self, search: Search, problem: SmoothProblem | None = None) -> Iterator[Level]:
         """The row of the first descents; then, for each higher confidence, that of its own."""
-        return self._levels(SmoothProblem(search))
-
-    def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
+        problem = problem or SmoothProblem(search)
         prototype = _prototype(problem, self.neighbours) if self.attraction else problem.start
         descend = partial(self._descend, problem, prototype)
         asked = rising_levels(float(self.confidence), self.step, self.last)

@@ -32,6 +32,11 @@ class Surrogate:
     slopes: Floats
     intercept: float
 
+    @classmethod
+    def tangent(cls, at: Floats, margins: Floats, slopes: Floats) -> Self:
+        """Margins near a row, of its margin and slopes."""
+        return cls(slopes[0], float(margins[0]) - float(slopes[0] @ at))
+
     def worst(self, points: Floats, radii: Floats, ball: str) -> tuple[Floats, Floats]:
         """The lowest scores (rows,) of lines within the radius of each row, and their derivatives (rows, columns)."""
         scores = points @ self.slopes + self.intercept
@@ -123,8 +128,7 @@ class Columns:
     def tangent(self) -> Surrogate:
         """The margin of the model as it is at the row."""
         assert isinstance(self.task.model, Differentiable)
-        margins, slopes = self.task.model.input_gradient(self.start[None], self.search.target)
-        return _line(float(margins[0]), slopes[0], self.start)
+        return Surrogate.tangent(self.start, *self.task.model.input_gradient(self.start[None], self.search.target))
 
     def inside(self, points: Floats) -> Floats:
         """The points themselves."""
@@ -166,8 +170,7 @@ class InSpace:
 
     def tangent(self) -> Surrogate:
         """The margin of the model as it is at the row."""
-        margins, slopes = self._problem.gradients(self._problem.start[None])
-        return _line(float(margins[0]), slopes[0], self.start)
+        return Surrogate.tangent(self.start, *self._problem.gradients(self._problem.start[None]))
 
     def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits of the space."""
@@ -201,10 +204,6 @@ def _possible(feature: Feature, wanted: Floats, original: float) -> Floats:
     free = feature if feature.mutable and feature.direction is None else replace(feature, mutable=True, direction=None)
     found = free.snapped(wanted, np.full(len(wanted), np.nan))
     return np.where(np.isnan(found), original, found)  # a range without a step in it has no values
-
-
-def _line(margin: float, slopes: Floats, start: Floats) -> Surrogate:
-    return Surrogate(slopes, margin - float(slopes @ start))
 
 
 SURROGATES = ("local", "gradient", "published")

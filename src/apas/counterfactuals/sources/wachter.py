@@ -95,13 +95,11 @@ class Wachter:
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
         """Different candidates for one row, allowed and valid on the model; returns why there are no more."""
         problem = SmoothProblem(search)
-        return (yield from problem.offer(self._levels(problem), "Wachter"))
+        return (yield from problem.offer(self.levels(search, problem), "Wachter"))
 
-    def levels(self, search: Search) -> Iterator[Level]:
+    def levels(self, search: Search, problem: SmoothProblem | None = None) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
-        return self._levels(SmoothProblem(search))
-
-    def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
+        problem = problem or SmoothProblem(search)
         descend, least = partial(self._descend, problem), float(self.target_probability)
         yield from problem.levels(descend, np.array([least]), 1.0 / np.array([float(self.penalty)]), self.rounds)
         if self.penalties:

@@ -379,11 +379,17 @@ def _probes(task: Task) -> tuple[Any, ...]:
     space, numbers = task.space, [numbers_to_try(task, i) for i in range(len(task.space))]
     tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
     middle = np.array([n[len(n) // 2] for n in numbers])
-    owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
-    rows = np.tile(middle, (len(owner), 1))
-    rows[np.arange(len(owner)), owner] = np.concatenate(tried)
+    rows, owner = one_by_one(tried, middle)
     inputs = np.empty((0, len(space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
     return tried, owner, (inputs, rows, *_pairs(task, numbers, middle))
+
+
+def one_by_one(values: Sequence[Floats], base: Any) -> tuple[Floats, Indices]:
+    """Rows in which one feature has each of its values and the others those of a base, and which feature that is."""
+    of = np.repeat(np.arange(len(values)), [len(v) for v in values])
+    rows = np.tile(base, (len(of), 1))
+    rows[np.arange(len(of)), of] = np.concatenate(values)
+    return rows, of
 
 
 def numbers_to_try(task: Task, i: int) -> Floats:

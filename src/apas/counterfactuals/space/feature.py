@@ -236,20 +236,18 @@ class Feature:
         if not self.mutable:
             return original.copy()
         low, high = self._reach(original)
-        if self.listed is None and self.step is None:
-            return nearest_between(wanted, original, low, high, self.size)
         with np.errstate(invalid="ignore"):  # without limits inf - inf
             value = np.clip(wanted, low, np.maximum(low, high))
         if self.listed is not None:
             apart = np.abs(value[:, None] - self.listed)
             apart = np.where((self.listed >= low[:, None]) & (self.listed <= high[:, None]), apart, np.inf)
             value = np.where(np.isfinite(apart.min(axis=1)), self.listed[apart.argmin(axis=1)], original)
-        else:
+        elif self.step is not None:
             with np.errstate(invalid="ignore", over="ignore"):
                 first, last = self.steps_between(low, high)
                 first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
                 last -= self.on_grid(last) > high
-                steps = np.clip(np.rint((value - self.anchor) / (self.step or 1.0)), first, np.maximum(first, last))
+                steps = np.clip(np.rint((value - self.anchor) / self.step), first, np.maximum(first, last))
                 value = np.where(first <= last, self.on_grid(steps), original)
         return _or_as_it_was(np.where(low <= high, value, original), wanted, original, self.size)
 
