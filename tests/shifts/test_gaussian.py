@@ -15,7 +15,7 @@ import apas
 from apas import InputError, Sampling, Unsupported, Verdict
 from apas._random import LARGEST, PART, SMALL, TILE, Stream, _normals, standard_normals
 from apas.shifts.base import ShiftSet
-from apas.shifts.gaussian import GaussianShifts
+from apas.shifts.ellipsoid import GaussianShifts
 
 STREAM = Stream(1, "certify")
 

@@ -28,7 +28,7 @@ from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
-from apas.shifts.gaussian import GaussianShifts
+from apas.shifts.ellipsoid import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.worst_case.intervals import margin_error

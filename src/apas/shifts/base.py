@@ -404,9 +404,9 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
 
 
 #: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
-_OWN = ("linf", "lp", "sparse", "gaussian", "ellipsoid", "joint")
-_PLACES = {kind: f"{kind}.{kind.capitalize()}Shifts" for kind in _OWN}
-_PLACES |= {"observed": "observed.ListedModels", "noise": "noise.InputNoise"}
+_PLACES = {"linf": "linf.LinfShifts", "lp": "lp.LpShifts", "sparse": "linf.SparseShifts"}
+_PLACES |= {"gaussian": "ellipsoid.GaussianShifts", "ellipsoid": "ellipsoid.EllipsoidShifts"}
+_PLACES |= {"noise": "noise.InputNoise", "joint": "noise.JointShifts", "observed": "observed.ListedModels"}
 _PLACES |= dict.fromkeys(("removed", "relabelled", "added", "replaced"), "data_change.ChangedTable")
 KINDS = Kinds({kind: f"apas.shifts.{place}" for kind, place in _PLACES.items()})
 
@@ -471,24 +471,18 @@ class EmbeddedShifts:
     chain: DenseChain
     base: Parameters
 
-    @cached_property
-    def region_itself(self) -> Region | None:
-        """The geometry of the set around its own coordinates; None if it has none, or one that a chain has not."""
+    def geometry(self, parameters: Parameters) -> Region | None:
+        """That of the set around the parameters of the chain, of tied ones a box; None where bounds know none."""
         found = self.shifts.geometry(self.base)  # type: ignore[attr-defined]
         # bounds over balls know the activations of plain networks only
         plain = ACTIVATIONS.keys() >= set(self.chain.network.activations)
-        if isinstance(found, Finite) or (isinstance(found, Ball | Ellipsoid) and not plain):
+        if isinstance(found, Box) or (isinstance(found, Sparse) and not self.chain.tied):
+            return replace(found, radii=self.chain.reach(found.radii))
+        if self.chain.tied or not plain or not isinstance(found, Ball | Ellipsoid):
             return None
-        if self.chain.tied and not isinstance(found, Box):
-            return None
-        return found  # type: ignore[no-any-return]
-
-    def geometry(self, parameters: Parameters) -> Region | None:
-        """The same around the parameters of the chain; of tied ones the box that holds the set."""
-        found = self.region_itself
         if isinstance(found, Ellipsoid):
             return Ellipsoid(self.chain.lift(found.root.T).T)
-        return found if found is None else replace(found, radii=self.chain.reach(found.radii))
+        return replace(found, radii=self.chain.reach(found.radii))
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter of the chain moves when delta is 1."""

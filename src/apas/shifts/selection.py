@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -49,14 +48,6 @@ def position_of(names: Sequence[str], key: Any, argument: str, what: str, shown:
         told = f"must name {what} of the model ({shown or ', '.join(names)}) or index them (0 to {len(names) - 1})"
         raise InputError(f"{argument} {told}, got {key!r}.")
     return index % len(names)
-
-
-@lru_cache(maxsize=256)
-def whole_words(kinds: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[str, str, str]:
-    """The words of a set in which every parameter that exists moves by delta, which the layout of a model decides."""
-    count = sum(math.prod(shape) for kind, shape in zip(kinds, shapes, strict=True) if kind != ABSENT)
-    what = " and ".join(word for kind, word in _PLURALS.items() if kind in kinds)
-    return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}", "delta", ""
 
 
 def placed(points: Floats, movers: Indices, size: int) -> Floats:
@@ -110,17 +101,13 @@ def _read_numbers(about: Fields, key: str, value: Any) -> Any:
     return found if found.ndim else float(found)
 
 
-def _read_tensors(about: Fields, key: str) -> list[Any]:
-    return [_read_numbers(about, key, part) for part in about.items(key)]
-
-
 #: How a setting of a shift set is read from a file, by its name, behind the kind of the set where it has its own.
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("p", "floor"), Fields.number),
     **dict.fromkeys(("layers", "features"), _read_names),
-    "scale": lambda about, key: _read_factors(about, key, _read_tensors),
-    "noise scale": lambda about, key: _read_factors(about, key, lambda *_: _read_numbers(about, key, about.any(key))),
-    "integers": lambda about, key: _read_factors(about, key, Fields.object),
+    "scale": partial(_read_factors, other=lambda about, key: [_read_numbers(about, key, s) for s in about.items(key)]),
+    "noise scale": partial(_read_factors, other=lambda about, key: _read_numbers(about, key, about.any(key))),
+    "integers": partial(_read_factors, other=Fields.object),
     **dict.fromkeys(("parameters", "row"), lambda about, key: KINDS.read(about.inner(key))),
     "kinds": _read_kinds,
     "relative": Fields.flag,
@@ -288,8 +275,6 @@ class ScaledShifts(ParameterShifts):
         return placed(points, movers, len(radii))
 
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
-        if self.is_whole:
-            return whole_words(parameters.kinds, parameters.shapes)
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""
