@@ -14,9 +14,9 @@ from scipy import stats
 
 import apas
 from apas._random import SMALL, TILE, Stream, unit_ball
+from apas.shifts.balls import LpShifts
 from apas.shifts.base import Ball, ShiftSet
 from apas.shifts.geometry import EXACT, inside_ball, lp_norm, projection, steepest_point, within_ball
-from apas.shifts.lp import LpShifts
 
 STREAM = Stream(1, "certify")
 ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, 20.0]
@@ -493,7 +493,7 @@ def test_it_is_a_frozen_shift_set_with_named_options():
 
 
 def test_importing_it_is_light():
-    code = "import sys, apas.shifts.lp; print([m for m in ('scipy', 'pandas', 'sklearn') if m in sys.modules])"
+    code = "import sys, apas.shifts.balls; print([m for m in ('scipy', 'pandas', 'sklearn') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

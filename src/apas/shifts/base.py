@@ -404,8 +404,8 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
 
 
 #: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
-_PLACES = {"linf": "linf.LinfShifts", "lp": "lp.LpShifts", "sparse": "linf.SparseShifts"}
-_PLACES |= {"gaussian": "ellipsoid.GaussianShifts", "ellipsoid": "ellipsoid.EllipsoidShifts"}
+_PLACES = {"linf": "linf.LinfShifts", "lp": "balls.LpShifts", "sparse": "linf.SparseShifts"}
+_PLACES |= {"gaussian": "balls.GaussianShifts", "ellipsoid": "balls.EllipsoidShifts"}
 _PLACES |= {"noise": "noise.InputNoise", "joint": "noise.JointShifts", "observed": "observed.ListedModels"}
 _PLACES |= dict.fromkeys(("removed", "relabelled", "added", "replaced"), "data_change.ChangedTable")
 KINDS = Kinds({kind: f"apas.shifts.{place}" for kind, place in _PLACES.items()})
@@ -465,7 +465,7 @@ def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slac
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedShifts:
-    """A shift set whose coordinates, `base`, stand in a dense chain; its words are those of the set itself."""
+    """A shift set whose coordinates, `base`, stand in a dense chain, as far as methods ask; its words are the set's."""
 
     shifts: ShiftSet
     chain: DenseChain
@@ -499,12 +499,6 @@ class EmbeddedShifts:
             directions = self.chain.lift(self.chain.lower(directions, np.zeros(len(self.base))))
         return model.shifted_margins(X, target, directions, delta)
 
-    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether the coordinates that stand for parameters of the chain lie in the set, and nothing else moved."""
-        values = self.chain.lower(other.values, self.base.values)
-        same = np.array_equal(self.chain.at(values), other.values)
-        return same and self.shifts.contains(self.base, replace(self.base, values=values), delta)
-
     def measure(self, parameters: Parameters) -> str:
         """What the set says."""
         return self.shifts.measure(self.base)
@@ -512,10 +506,6 @@ class EmbeddedShifts:
     def region(self, parameters: Parameters) -> str:
         """What the set says."""
         return self.shifts.region(self.base)
-
-    def to_dict(self) -> dict[str, Any]:
-        """That of the set."""
-        return self.shifts.to_dict()
 
     def __repr__(self) -> str:
         return repr(self.shifts)

@@ -1,4 +1,4 @@
-"""Noise on the rows: an explanation is carried out imprecisely (`InputNoise`), and the model changes too (`JointShifts`)."""
+"""Rows move: an explanation is carried out imprecisely (`InputNoise`), and the model changes too (`JointShifts`)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class ListedModels(EqualByContent):
             raise InputError(f"`models` must be {wanted}, but their fingerprints differ.")
         return found
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         advice = "pass the models themselves to verify, or make apas.ObservedShifts of them"
         raise InputError(f"`shifts` are models of which the file holds only fingerprints; {advice}.")
 
@@ -173,7 +173,7 @@ class ObservedShifts(ListedModels):
         """
         most = check_integer(max_models, "max_models", "from_process", least=1)
         how = {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window, "keep": keep}
-        refits = RefitSeries(estimator, X, y, n_jobs, **how, warm_start=warm_start, rng=rng, folder=folder)
+        refits = RefitSeries(estimator, X, y, 1, n_jobs, **how, warm_start=warm_start, rng=rng, folder=folder)
         shifts = cls([refits.model(0)], process=refits.process, in_order=True)
         vars(shifts).update(_refits=refits, _most=most)
         return shifts
