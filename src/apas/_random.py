@@ -71,18 +71,13 @@ class Stream:
         """The stream of a purpose for what a user passed as `rng`."""
         return cls(entropy_of(rng), purpose)
 
-    @property
-    def is_derived(self) -> bool:
-        """Whether its words come from SHAKE-128, for a seed that nobody chose."""
-        return self.purpose.startswith(DERIVED)
-
     def part(self, name: str) -> Self:
         """The stream of a part of its purpose."""
         return type(self)(self.entropy, f"{self.purpose}/{name}")
 
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count` (exclusive)."""
-        if self.is_derived:
+        if self.purpose.startswith(DERIVED):  # for a seed that nobody chose
             return self._hashed(int(start), int(start) + int(count))
         bits = _LOCAL.bits
         bits.state = {"bit_generator": "PCG64DXSM", "state": self._state, "has_uint32": 0, "uinteger": 0}

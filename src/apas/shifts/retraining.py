@@ -45,9 +45,7 @@ class RetrainedModels(list[Model]):
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written."""
-        kept = RefitFolder(folder)
-        models = kept.read_all()
-        process, _, entropy = kept.recipe or ("", "", 0)
+        models, process, entropy = RefitFolder(folder).read_all()
         return cls(models, process, entropy)
 
     @overload
@@ -494,17 +492,17 @@ class RefitFolder:
         """Whether refit number i is finished."""
         return self.name(i) in self.digests and (self.path / self.name(i)).exists()
 
-    def read_all(self) -> list[Model]:
-        """All refits, none of which may be missing: to leave one out would make it another process."""
+    def read_all(self) -> tuple[list[Model], str, int]:
+        """All refits, none of which may be missing, as that would be another process; which it is, and its entropy."""
         if self.recipe is None:
             raise InputError(f"{str(self.path)!r} is not a folder of refits: it has no {MANIFEST}; see apas.retrain.")
         there = sum(self.has(i) for i in range(self.count))
         if there < self.count:
             told = f"holds {there} of {self.count} refits; run the same retrain again to finish"
             raise InputError(f"{str(self.path)!r} {told}.")
+        models = []
         with Progress(self.count, "reading refits") as progress:
-            models = []
             for i in range(self.count):
                 models.append(self.read(i))
                 progress.advance(1)
-        return models
+        return models, self.recipe[0], self.recipe[2]
