@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._fields import EqualByContent
 from apas._random import entropy_of
 from apas._typing import Array, Bools, Floats
 from apas._validation import check_delta, check_jobs, check_matrix, is_frame
@@ -143,7 +144,7 @@ COLUMNS = ("row", "rank", "found", "valid", "vm1", "vm2")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
+class Evaluation(EqualByContent):
     """Metrics of counterfactuals.
 
     Attributes
@@ -225,9 +226,6 @@ class Evaluation:
             "summary": _json(self.summary()),
             "counterfactuals": [{"index": plain(label), **_json(line)} for label, line in lines],
         }
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Evaluation) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 
