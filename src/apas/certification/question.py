@@ -372,7 +372,7 @@ class Question:
         if chain is None or (offers(self.shifts, sets.OtherMoves) and not moves_input):
             return self
         chain = self.shifts.embed(chain) if offers(self.shifts, sets.MovesInput) else chain
-        shifts: Any = sets.EmbeddedShifts(self.shifts, chain, self.coordinates)
+        shifts: Any = sets.Embedded(self.shifts, chain, self.coordinates)
         return replace(self, model=chain.network, shifts=shifts, points=None)
 
     @property

@@ -237,16 +237,6 @@ class MovesInput(OtherMoves, Protocol):
         """Parameters of the model where the coordinates have such values."""
 
 
-class Embedded(Capability, Protocol):
-    """A set as worst-case methods see it: as moves of the parameters of a dense chain."""
-
-    shifts: Any
-    #: What moves in it, as it is.
-    base: Parameters
-    #: The network, and where in it what moves stands.
-    chain: DenseChain
-
-
 class OnPoints(Capability, Protocol):
     """A set whose models read the rows in the user's units, each with a preprocessing of its own."""
 
@@ -453,11 +443,13 @@ def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slac
 
 
 @dataclass(frozen=True, eq=False)
-class EmbeddedShifts:
-    """A shift set whose coordinates, `base`, stand in a dense chain, as far as methods ask; its words are the set's."""
+class Embedded:
+    """A set as worst-case methods see it: as moves of the parameters of a dense chain; its words are the set's."""
 
     shifts: ShiftSet
+    #: The network, and where in it what moves stands.
     chain: DenseChain
+    #: What moves in the set, as it is.
     base: Parameters
 
     def geometry(self, parameters: Parameters) -> Region | None:
