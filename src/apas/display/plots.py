@@ -61,7 +61,8 @@ def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     paths = [Path(folder) / f"{name}.{kind}" for kind in ("png", "svg")]
     # without them an SVG holds random names and the time
     with plt.rc_context({"svg.hashsalt": name}):
-        for path, how in zip(paths, ({"dpi": DOTS}, {"metadata": {"Date": None}}), strict=True):
+        options: list[dict[str, Any]] = [{"dpi": DOTS}, {"metadata": {"Date": None}}]
+        for path, how in zip(paths, options, strict=True):
             drawn = io.BytesIO()
             figure.savefig(drawn, format=path.suffix[1:], **how)
             write_bytes(path, drawn.getvalue())

@@ -65,8 +65,9 @@ def csv_text(frame: DataFrame, **options: Any) -> str:
     safe.index.names = [_csv_cell(name) for name in frame.index.names]
     for place, kind in enumerate(frame.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            texts: Any = [_csv_cell(value) for value in frame.iloc[:, place]]
-            safe.isetitem(place, pd.Series(texts, index=safe.index, dtype=object))
+            texts = [_csv_cell(value) for value in frame.iloc[:, place]]
+            column: Any = pd.Series(texts, index=safe.index, dtype=object)
+            safe.isetitem(place, column)
     return str(safe.to_csv(lineterminator="\n", **options))
 
 

@@ -21,7 +21,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Capability, Model, Parameters, Scaled, offers
 from apas.models.dense_chain import DenseChain
 from apas.models.forward import ACTIVATIONS
-from apas.shifts.geometry import inside_ball, inside_box, projection, steepest_point
+from apas.shifts.geometry import inside_ball, inside_box, lp_norm, steepest_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,22 @@ class Ball:
         return max(self.p, 1.0)
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
-        """Rows of changes (rows, k) pulled into the ball; entries that do not move must be 0, and stay so."""
-        return projection(moves, self.p, delta)
+        """Rows of changes (rows, k), 0 where nothing moves, in the ball: nearest for p = 1 and 2, else towards 0."""
+        radius = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(moves),))
+        norms = lp_norm(moves, self.p)
+        outside = norms > radius
+        pulled = moves.copy()
+        if self.p != 1.0:
+            pulled[outside] *= (radius[outside] / norms[outside])[:, None]
+            return pulled
+        # sizes are lowered by the one amount that leaves a sum of `radius`
+        sizes = np.abs(moves[outside])
+        falling = -np.sort(-sizes, axis=1)
+        excess = (np.cumsum(falling, axis=1) - radius[outside][:, None]) / np.arange(1, moves.shape[1] + 1)
+        last = np.count_nonzero(falling > excess, axis=1) - 1
+        amount = np.take_along_axis(excess, np.maximum(last, 0)[:, None], axis=1)
+        pulled[outside] = np.sign(moves[outside]) * np.maximum(sizes - amount, 0.0)
+        return pulled
 
     def steepest(self, gradients: Floats) -> Floats:
         """Per row of gradients the point u of the unit ball with the least ``gradient @ u``."""

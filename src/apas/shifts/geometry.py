@@ -206,25 +206,6 @@ def inside_ball(base: Floats, values: Floats, p: float, delta: float) -> Floats:
     return base.copy()
 
 
-def projection(moves: Floats, p: float, delta: ArrayLike) -> Floats:
-    """Rows pulled into the ball of radius `delta`: for p = 1 and 2 to its nearest point, else towards the centre."""
-    radius = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(moves),))
-    norms = lp_norm(moves, p)
-    outside = norms > radius
-    pulled = moves.copy()
-    if p != 1.0:
-        pulled[outside] *= (radius[outside] / norms[outside])[:, None]
-        return pulled
-    # sizes are lowered by the one amount that leaves a sum of `radius`
-    sizes = np.abs(moves[outside])
-    falling = -np.sort(-sizes, axis=1)
-    excess = (np.cumsum(falling, axis=1) - radius[outside][:, None]) / np.arange(1, moves.shape[1] + 1)
-    last = np.count_nonzero(falling > excess, axis=1) - 1
-    amount = np.take_along_axis(excess, np.maximum(last, 0)[:, None], axis=1)
-    pulled[outside] = np.sign(moves[outside]) * np.maximum(sizes - amount, 0.0)
-    return pulled
-
-
 def steepest_point(gradients: Floats, p: float) -> Floats:
     """Per row the point u of the unit ball with the least ``gradient @ u``; 0 where the gradient is 0."""
     sizes = np.abs(gradients)

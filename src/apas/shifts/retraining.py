@@ -191,19 +191,16 @@ class RefitSeries:
     def train(self, numbers: Sequence[int]) -> Iterator[tuple[int, _Caught]]:
         """Train refits of some numbers, which then wait: the number of each, and what its training warned about."""
         batch = in_parallel(self.recipe.train, ((i,) for i in numbers), self.jobs)
-        for i, made in zip(numbers, batch, strict=True):
-            if isinstance(made, InputError):
-                raise made
+        for i, (model, warned) in zip(numbers, batch, strict=True):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                model, options = made[0], self.recipe.options
+                name, options = f"model number {i} of retrain", self.recipe.options
                 plain = not options or offers(model, Predicts)
-                name = f"model number {i} of retrain"
                 self._ahead[i] = distance.read_model(model, name) if plain else as_model(model, **options)
             self._tell((w.category, str(w.message)) for w in caught)
             if self.kept is not None:
                 self.kept.keep(i, self._ahead[i])
-            yield i, made[1]
+            yield i, warned
 
     def _tell(self, said: Iterable[tuple[Any, str]], before: str = "") -> None:
         """Pass warnings on, each once."""
@@ -216,15 +213,15 @@ class RefitSeries:
         """Refit number i; with several processes those behind it are trained at the same time, and wait."""
         if i not in self._ahead and self.kept is not None and self.kept.has(i):
             return self.kept.read(i)
-        if i not in self._ahead:
+        ahead = workers(self.jobs)
+        while i not in self._ahead:
             try:
-                for j, warned in self.train(range(i, i + workers(self.jobs))):
+                for j, warned in self.train(range(i, i + ahead)):
                     self._tell(warned, f"model number {j} of the process is kept, but warned: ")
             except InputError:
-                if (
-                    i not in self._ahead
-                ):  # else it is about a model that may never be asked for: then it fails once more
+                if i not in self._ahead and ahead == 1:
                     raise
+                ahead = 1  # it may be about a later model, which may never be asked for: if it is, it fails once more
         return self._ahead.pop(i)
 
 
@@ -264,8 +261,8 @@ class _Recipe:
     entropy: int
     options: dict[str, Any]
 
-    def train(self, i: int) -> tuple[Any, _Caught] | InputError:
-        """The model and what its training warned about, or why not: joblib would raise before it gives earlier ones."""
+    def train(self, i: int) -> tuple[Any, _Caught]:
+        """The model, and what its training warned about."""
         X, y = self.X, self.y
         if self.bootstrap or self.fraction != 1 or self.periods is not None:
             rows = self._rows(i)
@@ -277,14 +274,12 @@ class _Recipe:
             warnings.filterwarnings("ignore", r"\d+ tasks have been successfully executed\s+but not used", UserWarning)
             try:
                 model = self._fit(X, y, i)
-            except Exception as error:  # noqa: BLE001  (the user's code may raise anything)
+            except Exception as error:  # the user's code may raise anything
                 first = (str(error).splitlines() or [""])[0]
                 if not (first and isinstance(error, ValueError)):  # a KeyError says no more than the key
                     first = f"{type(error).__name__} {first}".strip()
                 told = f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out,"
-                failed = InputError(f"{told} so mend the training, or pass data on which it works.")
-                failed.__cause__ = error
-                return failed
+                raise InputError(f"{told} so mend the training, or pass data on which it works.") from error
         return model, [(w.category, str(w.message)) for w in caught]
 
     def _rows(self, i: int) -> Integers:

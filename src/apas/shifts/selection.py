@@ -70,10 +70,6 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
-def _read_kinds(about: Fields, key: str) -> tuple[str, ...]:
-    return tuple(Fields({key: k}, about.where).choice(key, "weight", "bias") for k in about.items(key))
-
-
 def _read_names(about: Fields, key: str) -> list[Any] | None:
     """Names or indices of layers or features that a file lists; None for all."""
     if about.is_null(key):
@@ -109,7 +105,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     "noise scale": partial(_read_factors, other=lambda about, key: _read_numbers(about, key, about.any(key))),
     "integers": partial(_read_factors, other=Fields.object),
     **dict.fromkeys(("parameters", "row"), lambda about, key: KINDS.read(about.inner(key))),
-    "kinds": _read_kinds,
+    "kinds": lambda about, key: tuple(Fields({key: k}, about.where).choice(key, *ALL_KINDS) for k in about.items(key)),
     "relative": Fields.flag,
     "count": partial(Fields.integer, least=1),
     "covariance": lambda about, key: _read_numbers(about, key, about.items(key)),
