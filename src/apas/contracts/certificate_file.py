@@ -71,8 +71,7 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
 
 def content_digest(content: dict[str, Any]) -> str:
     """SHA-256 of all but the field `digest`: keys sorted, no spaces, ASCII."""
-    rest = {key: value for key, value in content.items() if key != "digest"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = codec.write_sorted({key: value for key, value in content.items() if key != "digest"})
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
@@ -221,17 +220,15 @@ def read_content(content: dict[str, Any]) -> Stored:
     return _stored(about, [codec.read_entries(entries, 0, known)], known, content["digest"])
 
 
-def read_rows_of(
-    content: dict[str, Any], lines: Sequence[str], labels: list[Any]
-) -> tuple[Certificates, Sequence[str]]:
-    """Certificates of lines that come from several files about one table, and the texts that their digests are of."""
+def read_rows_of(content: dict[str, Any], entries: Sequence[Any], labels: list[Any]) -> Certificates:
+    """Certificates of entries that come from several files about one table, called by the labels."""
     about = _about(Fields(content).only(*_TOP))
     known = _answers(about, _version(content))
-    block = codec.read_lines(lines, 0, known)
     # without largest shifts, which of one table some rows may have and others not
-    found = _stored(about, [block._replace(labels=labels, radii=[-1] * len(lines))], known, "").certificates
+    block = codec.read_entries(entries, 0, known)._replace(labels=labels, radii=[-1] * len(entries))
+    found = _stored(about, [block], known, "").certificates
     assert found is not None
-    return found, block.texts
+    return found
 
 
 _DAMAGED = "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
