@@ -355,15 +355,13 @@ def _answers(about: dict[str, Any], version: int) -> _Known:
 
 
 def _stored(about: dict[str, Any], blocks: Iterable[codec.Block], known: _Known, digest: str) -> Stored:
-    points = codec.CellBlocks(about["points"], "certificates[{}].values")
-    inputs = codec.CellBlocks(about["inputs"], "certificates[{}].input")
-    labels: list[Any] = []
-    encoded, margins, codes = [np.empty((0, 0))], [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
+    labels, points, inputs, encoded = (list[Any]() for _ in range(4))
+    margins, codes = [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
     for block in blocks:
-        points.add(block.values)
-        inputs.add(block.inputs)
         labels += block.labels
-        encoded = [*encoded, block.encoded] if labels else encoded
+        points.append(codec.as_floats(about["points"], block.values))
+        inputs.append(codec.as_floats(about["inputs"], block.inputs))
+        encoded.append(block.encoded)
         margins.append(block.margins)
         codes.append(np.array([block.certificates, block.radii], dtype=np.intp))
     numbers = np.concatenate(codes, axis=1)
@@ -373,10 +371,12 @@ def _stored(about: dict[str, Any], blocks: Iterable[codec.Block], known: _Known,
     if labels and not any(some):
         raise InputError("each row must have a certificate or a largest shift.")
     try:
-        rows: Any = np.concatenate([np.asarray(part, dtype=np.float64) for part in encoded[bool(labels) :]])
+        rows: Any = np.concatenate([np.asarray(part, dtype=np.float64) for part in encoded] or [np.empty((0, 0))])
     except ValueError:  # rows of several lengths, of which `verify` complains
         rows = [list(row) for part in encoded for row in part]
-    common = {**about["common"], **_rows(labels, points.table(), inputs.table())}
+    values = codec.read_table(about["points"], points, "certificates[{}].values")
+    before = codec.read_table(about["inputs"], inputs, "certificates[{}].input")
+    common = {**about["common"], **_rows(labels, values, before)}
     common["readings"] = Readings(about["origin"], rows, np.concatenate(margins))
     certificates, radii = (AnswerColumn(read.items, column) for read, column in zip(known, numbers, strict=True))
     shifts = MaxShifts(radii, **common) if some[1] else None
