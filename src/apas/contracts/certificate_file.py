@@ -23,7 +23,7 @@ import numpy as np
 
 from apas._atomic import refusing, write_parts
 from apas._fields import Fields, parse_json
-from apas._validation import is_frame
+from apas._validation import is_frame, is_path
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import AnswerColumn, Certificates
@@ -207,6 +207,21 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
         return read_content(content)
     except InputError as error:
         raise InputError(f"{path} is not a usable certificate file: {error}") from None
+
+
+def as_stored(certificates: Any) -> Stored:
+    """What a user passed, or named a file of; the digest of what was passed is not known yet."""
+    if is_path(certificates):
+        return read_stored(os.fsdecode(certificates))
+    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
+    if isinstance(found, MaxShifts):
+        return Stored(None, found, "", own_versions())
+    if isinstance(found, Certificates):
+        return Stored(found, found.max_shifts, "", own_versions())
+    raise InputError(
+        "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of a "
+        f"certificate file, got {type(certificates).__name__}."
+    )
 
 
 def read_content(content: dict[str, Any]) -> Stored:

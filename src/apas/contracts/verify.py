@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from apas._random import entropy_of
-from apas._validation import check_flag, check_integer, check_number, is_path
+from apas._validation import check_flag, check_integer, check_number
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate, Rechecked
 from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.certification.derived_seed import LEAST_BITS, source_of_seed, wrong_seed
@@ -24,7 +23,7 @@ from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model, verify_evidence as again
-from apas.contracts.certificate_file import read_stored
+from apas.contracts.certificate_file import as_stored
 from apas.contracts.verify_evidence import Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
@@ -268,7 +267,11 @@ def verify(
     required = Required(require_coverage, require_confidence, require_delta, target, require_derived)
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
-    net, parts = as_model(model), _parts(certificates)
+    # as a file has it, so that a result is checked as its file would be
+    net, stored = as_model(model), as_stored(certificates)
+    parts = [
+        certified_model.with_readings(part) for part in (stored.certificates, stored.max_shifts) if part is not None
+    ]
     drawn = Fresh(entropy_of(rng), samples)  # also where nothing is drawn: what is no seed is refused
     anew = drawn if fresh else None
     lines: list[VerifyRow] = []
@@ -329,21 +332,6 @@ def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
     if flat.size:  # a file may hold a list of none
         return f"{words}; scales from {exactly(float(flat.min()))} to {exactly(float(flat.max()))}"
     return words
-
-
-def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
-    """What is to be checked, as a file has it, so that a result is checked as its file would be."""
-    if is_path(certificates):
-        stored = read_stored(certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates)))
-        return [part for part in (stored.certificates, stored.max_shifts) if part is not None]
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates | MaxShifts):
-        raise InputError(
-            "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of a "
-            f"certificate file, got {type(certificates).__name__}."
-        )
-    radii = found.max_shifts if isinstance(found, Certificates) else None
-    return [certified_model.with_readings(part) for part in (found, radii) if part is not None]
 
 
 def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:

@@ -29,7 +29,7 @@ from apas.counterfactuals.result import Counterfactuals, differ, number_pair, nu
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 from apas.report.headline import TEXTS, capital, figures, headline, measured_in_words, methods, own_file, provenance
-from apas.report.subject import Later, PageDraws, Subject, read_later, read_subject
+from apas.report.subject import Drawn, Later, Subject, draw, read_later, read_subject
 from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
@@ -157,19 +157,13 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
         "verdict": "" if certificate is None else certificate.verdict.name,
         "valid_today": item.valid_today,
         "sentences": said,
-        "worst": worst[0] or None,
-        "sampled": sampled[0] or None,
-        "worst_text": worst[1] if worst[0] else "",
-        "sampled_text": sampled[1] if sampled[0] else "",
         "marks": {key: None if mark is None else {"at": mark[0], "text": mark[1]} for key, mark in marks.items()},
         "outcome": outcome,
         "outcome_text": outcome_text,
     }
 
 
-def plot_data(
-    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: PageDraws
-) -> dict[str, Any]:
+def plot_data(subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: Drawn) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured, known = None if later is None else later.measured, subject.rows.readings
     searched = any(radius.per_test for radius in subject.radii or ())
@@ -180,8 +174,8 @@ def plot_data(
         "marks": [line["marks"] for line in lines],
         "margins": [_number(m) for m in ([] if known is None else known.margins[:, 0].tolist())],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
-        "curves": drawn.curves and drawn.curves.to_dict(),
-        "histograms": drawn.bars and drawn.bars.to_dict(),
+        "curves": drawn.get("curves"),
+        "histograms": drawn.get("histograms"),
         "radii": subject.radii is not None,
         "most": "the published search ended" if searched else "certified for most shifts",
         "measured": None if marked is None else {"at": marked.delta, "text": at_most(marked.delta)},
@@ -201,6 +195,8 @@ def _number(value: float) -> float | None:
 
 #: What the distance of a layer is, by the order that is measured in.
 LAYERS = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
+#: Where what is drawn has an entry per row.
+PER_ROW = {"curves": "estimate", "histograms": "counts"}
 TITLE = "Do these explanations survive a new model?"
 
 
@@ -301,8 +297,8 @@ def report_file(
     # a number that the certificates fix unless the caller says one, so that pages repeat
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
-    drawn, lines = PageDraws.of(subject, later, entropy), lines_of(subject, later)
-    left_out, measured = _left_out(subject.radii, later, drawn), None if later is None else later.measured
+    (drawn, undrawn), lines = draw(subject, later, entropy), lines_of(subject, later)
+    left_out, measured = undrawn | _left_out(subject.radii, later), None if later is None else later.measured
     text = render_page(
         title=TITLE if title is None else title,
         headline=headline(subject, later),
@@ -310,7 +306,7 @@ def report_file(
         lines=lines,
         later=later,
         left_out=left_out,
-        drawn=drawn.curves.rows if drawn.curves else drawn.bars.rows if drawn.bars else 0,
+        drawn=max([len(drawn[name][rows]) for name, rows in PER_ROW.items() if name in drawn], default=0),
         known_inputs=subject.rows.inputs is not None,
         shift_words=words_of(subject.rows.shifts).one,
         searched=any(radius.per_test for radius in subject.radii or ()),
@@ -341,12 +337,12 @@ def check_path(path: Any) -> Path:
     return target
 
 
-def _left_out(radii: MaxShifts | None, later: Later | None, drawn: PageDraws) -> dict[str, str]:
-    """Which parts the page lacks, and why."""
+def _left_out(radii: MaxShifts | None, later: Later | None) -> dict[str, str]:
+    """Which parts the page lacks besides what is drawn anew, and why."""
     absent = dict(TEXTS["left_out"])
     known: dict[str, Any] = {"radii": radii}
     if later is not None:
         if certified_model.NOT_MEASURED.lower() in later.beyond.lower():  # whatever is passed
             absent["layers"] = later.beyond
         known |= {"outcomes": later.audit, "layers": later.measured, "margins": later.margins}
-    return drawn.left_out | {part: why for part, why in absent.items() if known.get(part) is None}
+    return {part: why for part, why in absent.items() if known.get(part) is None}
