@@ -45,17 +45,15 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
         file = Path(path)
     except TypeError:
         raise InputError(f"`path` must be the name of a {what}, got {type(path).__name__}.") from None
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
+    with refusing(f"{file} cannot be read"):
+        try:
+            mode = file.stat().st_mode
+        except ValueError as error:  # a zero byte in the name
+            raise InputError(f"`path` must be the name of a {what}, got {str(file)!r}: {error}.") from None
+        if not stat.S_ISREG(mode):  # before it is opened, as a pipe would keep us waiting
             raise InputError(f"{file} cannot be read: it is not a plain file.")
         with file.open("rb") as opened:
             raw = opened.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror or error}.") from None
-    except ValueError as error:  # a zero byte in the name
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"`path` must be the name of a {what}, got {str(file)!r}: {error}.") from None
     if len(raw) > MOST_BYTES:
         raise InputError(f"{file} is larger than a {what} may be ({MOST_BYTES} bytes); keep fewer rows in a file.")
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
@@ -264,40 +262,36 @@ def _read_laid_out(path: Path) -> Stored:
     """Read a file whose lines are as `save_certificates` writes them, block by block; an error if any is not."""
     if path.stat().st_size > MOST_BYTES or not path.is_file():
         raise InputError("it is no such file.")
+    digest = hashlib.sha256(b'{"certificates":[')
+
+    def blocks() -> Iterator[codec.Block]:
+        comma = ""
+        for block in _blocks(_entry_texts(file), codec.BLOCK, known):
+            digest.update(f"{comma}{','.join(block.texts)}".encode())
+            comma = ","
+            yield block
+
     with path.open(encoding="ascii", newline="") as file:
-        above = [next(file, "") for _ in range(len(_TOP) + 2)]
-        if above[-1] != ' "certificates": [\n':
-            raise InputError("its lines are others.")
-        told = parse_json(path, "".join([*above[:-1], ' "certificates": []}']).encode(), finite=True)
+        above = "".join(itertools.takewhile(lambda line: line != ' "certificates": [\n', file))
+        told = parse_json(path, f'{above} "certificates": []}}'.encode(), finite=True)
         about = _about(Fields(told).only(*_TOP, "certificates"))
-        known, digest = _answers(about, _version(told)), hashlib.sha256(b'{"certificates":[')
-
-        def blocks() -> Iterator[codec.Block]:
-            comma = ""
-            for block in _blocks(_entry_texts(file), codec.BLOCK, known):
-                digest.update(f"{comma}{','.join(block.texts)}".encode())
-                comma = ","
-                yield block
-
+        known = _answers(about, _version(told))
         stored = _stored(about, blocks(), known, "")
-        below = parse_json(path, ("{" + file.read()).encode())
+        below = parse_json(path, f"{{{file.read()}".encode())
     digest.update(b"]," + codec.write_sorted({key: told[key] for key in _TOP})[1:].encode())
     if below != {"digest": digest.hexdigest()}:
         raise InputError(_DAMAGED)
-    return replace(stored, digest=below["digest"])
+    return replace(stored, digest=digest.hexdigest())
 
 
 def _entry_texts(file: TextIO) -> Iterator[str]:
     """The entries of a file one by one, up to the line that ends their list."""
-    more = True
-    while (line := file.readline()) != " ],\n":
-        if not more or not line.startswith("  "):
+    lines = itertools.takewhile(lambda line: line != " ],\n", file)
+    for line, after in itertools.pairwise(itertools.chain(lines, [""])):
+        end = ",\n" if after else "\n"
+        if not line.startswith("  ") or not line.endswith(end):
             raise InputError("its lines are others.")
-        text = line[2:].removesuffix("\n")
-        more = text.endswith(",")
-        yield text.removesuffix(",")
-    if more:
-        raise InputError("its lines are others.")
+        yield line[2 : -len(end)]
 
 
 def _blocks(lines: Iterator[str], step: int, known: _Known) -> Iterator[codec.Block]:
@@ -350,17 +344,16 @@ def checked_seal(path: Path) -> dict[str, Any]:
     """The last line of such a file, which must be about the bytes above it."""
     digest, count, last = hashlib.sha256(), -2, b""
     try:
-        for line in raw_lines(path):
-            digest.update(last)
-            last, count = line, count + 1
+        with refusing(f"{path} cannot be read"):
+            for line in raw_lines(path):
+                digest.update(last)
+                last, count = line, count + 1
         seal = parse_json(path, last or b"{}")
-        if not isinstance(seal, dict) or seal != {"rows": count, "digest": digest.hexdigest()}:
+        if seal != {"rows": count, "digest": digest.hexdigest()}:
             raise InputError(_DAMAGED)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     except InputError as error:
         raise InputError(f"{path} is not a usable certificate file: {error}") from None
-    return seal
+    return dict(seal)
 
 
 def _answers(about: dict[str, Any], version: int) -> _Known:
