@@ -26,10 +26,11 @@ from apas.certification.region_claims import AskedRegion
 from apas.certification.results import Certificates, UnderShifts
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
+from apas.display.numbers import at_most, exactly
 from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.base import Dense, Described, Learned, Model, Named, Parameters, Raw, encoded_rows, offers
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, Refitted
+from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, Refitted, words_of
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 
 Results = TypeVar("Results", bound=UnderShifts[Any])
@@ -337,6 +338,30 @@ class Successor:
                 inside = None  # a claim about a process speaks of all models that come from it, and nothing shows it
             found[delta, proof] = None if inside and self.unidentified else inside
         return found
+
+    def why(self, inside: bool | None, item: Certificate, shifts: Any, moved: ShiftReport | None) -> str:
+        """What is known about the shift."""
+        listed = offers(shifts, Fingerprinted)
+        if self.base is None:
+            return "whether the new model lies in the certified set was not measured"
+        if inside is None and self.unidentified:
+            return (
+                "whether the new model lies in the certified set is not known, since not all of the models is "
+                f"identified ({self.unidentified})"
+            )
+        if inside is None and offers(shifts, Refitted):
+            return "whether it is a refit that the certificate speaks of only its table shows; pass it as `data`"
+        if inside is None and listed and not is_proof(item.claim):
+            return "the certificate covers it if it comes from the certified process, which its fingerprint cannot show"
+        if self.differs and not (listed and item.delta == 1):
+            where = "" if not self.comparable and not len(self.model.parameters) else " in more than parameters"
+            return f"the new model differs{where} ({self.differs}), which this certificate does not cover"
+        if words_of(shifts).no_limit:
+            return words_of(shifts).no_limit
+        if moved is None or not bounds_distance(shifts):  # their delta is in other units than the distance
+            return f"the certified set is: {item.claim.measure}, delta = {exactly(item.delta)}"
+        least = at_most(moved.delta)
+        return f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {least}"
 
 
 def bounds_distance(shifts: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
@@ -91,43 +91,24 @@ class VerifyRow:
         return {**vars(self), "target": plain(self.target), "check": self.check.value}
 
 
-@dataclass(frozen=True)
-class Required:
-    """What each row must claim at least; None for whatever it does."""
-
-    coverage: float | None
-    confidence: float | None
-    delta: float | None
-    target: str | None
-    derived: bool
-
-    def __post_init__(self) -> None:
-        for name, most in (("coverage", 1), ("confidence", 1), ("delta", None)):
-            if (value := getattr(self, name)) is not None:
-                checked = check_number(value, f"require_{name}", "verify", above=0, most=most)
-                object.__setattr__(self, name, checked)
-        check_flag(self.derived, "require_derived")
-
-    def missing(self, line: VerifyRow) -> str | None:
-        """What a line does not claim, in words; None if it claims enough."""
-        least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
-        asked = [(name, exactly(value), value) for name, value in least if value is not None]
-        if self.target is not None and str(plain(line.target)) != self.target:
-            return f"is about the target {str(plain(line.target))!r}, {self.target!r} is required"
-        if not line.is_promise and (asked or self.target is not None):
-            what = f"{asked[0][0]} {asked[0][1]}" if asked else f"the target {self.target!r}"
-            return f"certifies nothing, {what} is required"
-        for name, shown, value in asked:
-            claimed = getattr(line, name)
-            if claimed is None:
-                return f"claims a confidence of each test of its search alone, {shown} is required"
-            if claimed < value:
-                together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
-                told = f"1 - 2^-{line.bits}" if name == "confidence" and line.bits else exactly(claimed)
-                return f"claims {name} {told}{together}, {shown} is required"
-        if self.derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
-            return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
-        return None
+def _lacking(line: VerifyRow, least: Mapping[str, float], target: str | None, derived: bool) -> str | None:
+    """What a line does not claim of what it must claim at least, in words; None if it claims enough."""
+    if target is not None and str(plain(line.target)) != target:
+        return f"is about the target {str(plain(line.target))!r}, {target!r} is required"
+    if not line.is_promise and (least or target is not None):
+        what = next((f"{name} {exactly(value)}" for name, value in least.items()), f"the target {target!r}")
+        return f"certifies nothing, {what} is required"
+    for name, value in least.items():
+        claimed = getattr(line, name)
+        if claimed is None:
+            return f"claims a confidence of each test of its search alone, {exactly(value)} is required"
+        if claimed < value:
+            together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
+            told = f"1 - 2^-{line.bits}" if name == "confidence" and line.bits else exactly(claimed)
+            return f"claims {name} {told}{together}, {exactly(value)} is required"
+    if derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
+        return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
+    return None
 
 
 class VerifyReport(RowResults[VerifyRow]):
@@ -264,7 +245,13 @@ def verify(
         if not fresh:
             raise InputError("`samples` of verify goes with fresh=True; leave it out, or draw afresh.")
     target = None if require_target is None else str(plain(require_target))
-    required = Required(require_coverage, require_confidence, require_delta, target, require_derived)
+    asked = {"coverage": (require_coverage, 1), "confidence": (require_confidence, 1), "delta": (require_delta, None)}
+    least = {
+        name: check_number(value, f"require_{name}", "verify", above=0, most=most)
+        for name, (value, most) in asked.items()
+        if value is not None
+    }
+    check_flag(require_derived, "require_derived")
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
     # as a file has it, so that a result is checked as its file would be
@@ -280,9 +267,9 @@ def verify(
             part.shifts = part.shifts.with_models(models)
         part = certified_model.completed(part, shifts)
         answers = _check_rows(part, net, anew)
-        told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
-        for line in told:
-            less = None if line.check is Checked.FAILS else required.missing(line)
+        for item, answer in zip(part, answers, strict=True):
+            line = _told(item, part.shifts, net, answer)
+            less = None if line.check is Checked.FAILS else _lacking(line, least, target, require_derived)
             lines.append(line if less is None else replace(line, check=Checked.FAILS, reason=less))
     report = _report(lines, parts)
     counts = Counter((line.seed, line.bits) for line in lines if line.seed is not None)

@@ -1,6 +1,7 @@
 """Certificates recomputed: draws made again, bounds proved again, witnesses replayed, largest shifts searched again."""
 
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from apas.certification import certificate
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.failing_draws import first_failures
-from apas.certification.max_shift.result import MaxShift, within_rounding
+from apas.certification.max_shift.result import ENDS, MaxShift, within_rounding
 from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.refit import RefitBounds
@@ -56,9 +57,10 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
     """Check the certificates number `rows`, all of which have evidence of sampling."""
     answers: dict[int, _Answer] = {}
     groups: dict[Any, list[int]] = {}
-    together = Counter((items[i].claim, _sampling_evidence(items[i]).entropy) for i in rows)
-    for i in rows:
-        evidence, claim = _sampling_evidence(items[i]), items[i].claim
+    evidences: dict[int, Any] = {i: items[i].evidence for i in rows}
+    together = Counter((items[i].claim, evidence.entropy) for i, evidence in evidences.items())
+    for i, evidence in evidences.items():
+        claim = items[i].claim
         complaint = _accounts(items[i], evidence, question, together[claim, evidence.entropy])
         # what the anytime test has decided stays so, however many draws there might have been
         ended = evidence.anytime and items[i].verdict is not Verdict.UNKNOWN and evidence.samples > MOST_DRAWS
@@ -72,7 +74,7 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
             groups.setdefault((claim, *stream), []).append(i)
     for (claim, samples, entropy, purpose, anytime), part in groups.items():
         # how many ranks from 0 on have a row that was tested on draws of this seed
-        ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
+        ranks = {_test_of(evidence)[0] for evidence in evidences.values() if evidence.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
         some = question.take(np.array(part, dtype=np.intp)).for_claim(claim)
         found: Sequence[Certificate | str]
@@ -83,13 +85,8 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
         except InputError as error:
             found = [str(error)] * len(part)
         for i, now in zip(part, found, strict=True):
-            answers[i] = _charge_rank(question, items[i], _compared_draws(items[i], now), known)
+            answers[i] = _charge_rank(question, claim, evidences[i], _compared_draws(items[i], now), known)
     return answers
-
-
-def _sampling_evidence(item: Certificate) -> SamplingEvidence:
-    assert isinstance(item.evidence, SamplingEvidence)
-    return item.evidence
 
 
 @dataclass(frozen=True)
@@ -210,12 +207,10 @@ def _rank_complaint(question: Question, evidence: SamplingEvidence, claim: Most)
     return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
 
 
-def _charge_rank(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
+def _charge_rank(question: Question, claim: Most, evidence: SamplingEvidence, answer: _Answer, known: int) -> _Answer:
     """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price."""
     # Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless
     # the file holds all lower ones; then nobody can tell.
-    evidence, claim = _sampling_evidence(item), item.claim
-    assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
     if answer[0] is not Checked.HOLDS or claim.tries == tries or evidence.siblings is not None:
         return answer
@@ -235,10 +230,12 @@ def too_many_rows(claim: Claim, together: int) -> str | None:
     return None
 
 
-def _differing(done: str, told: Mapping[str, Any], found: Mapping[str, Any]) -> _Answer | None:
+def _differing(
+    done: str, told: Mapping[str, Any], found: Mapping[str, Any], same: Callable[[Any, Any], bool] = operator.eq
+) -> _Answer | None:
     """What of a certificate another run of what made it finds otherwise; None if nothing."""
     for key, value in found.items():
-        if told.get(key) != value:
+        if not same(told.get(key), value):
             return Checked.FAILS, f"{done} again, {key} is {value!r}, the file says {told.get(key)!r}"
     return None
 
@@ -248,7 +245,7 @@ def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
         return Checked.FAILS, now
     whole, keys = (item.to_dict(), now.to_dict()), ("verdict", "claim", "reason", "witness")
     told, found = ({**c["evidence"], **{key: c[key] for key in keys}} for c in whole)
-    if _sampling_evidence(item).anytime and now.verdict is not Verdict.UNKNOWN:
+    if told["test"] == ANYTIME and now.verdict is not Verdict.UNKNOWN:
         found["samples"] = max(told["samples"], told["draws"])
     return _differing("drawn", told, found) or (Checked.HOLDS, f"drawn again: {now.reason}")
 
@@ -268,8 +265,7 @@ def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence
     answers: dict[int, _Answer] = {}
     groups: dict[str, list[int]] = {}
     for i in rows:
-        item, evidence = items[i], items[i].evidence
-        assert isinstance(evidence, BoundEvidence)
+        item, evidence = items[i], cast(BoundEvidence, items[i].evidence)
         complaint, how = _contradiction(question, item, evidence), item.method.removeprefix("cascade: ")
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
@@ -299,8 +295,7 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
     """Check the certificates number `rows`, all of which have evidence of enumeration."""
     answers: dict[int, _Answer] = {}
     for i in rows:
-        item, evidence, claim = items[i], items[i].evidence, items[i].claim
-        assert isinstance(evidence, EnumerationEvidence)
+        item, evidence, claim = items[i], cast(EnumerationEvidence, items[i].evidence), items[i].claim
         if item.method.removeprefix("cascade: ") != "enumeration":
             answers[i] = Checked.FAILS, f"its evidence is that of an enumeration, not of {item.method!r}"
         elif evidence.evaluated > MOST_BOXES:
@@ -312,7 +307,7 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
             method = Enumeration(coverage=claim.coverage, gap=1e-300, max_boxes=evidence.evaluated)
             method = method if evidence.volumes is None else replace(method, precision=1e-300)
             now = _prove_again(question, [i], items, method)[0]
-            answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
+            answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, now)
     return answers
 
 
@@ -425,19 +420,17 @@ def _compared_proof(question: Question, row: int, item: Certificate, now: Certif
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
-def _same_share(
-    question: Question, row: int, item: Certificate, evidence: EnumerationEvidence, now: Certificate
-) -> _Answer:
-    found: Callable[[str], Any] = lambda key: getattr(now.evidence, key)  # noqa: E731
+def _same_share(question: Question, row: int, item: Certificate, now: Certificate) -> _Answer:
+    told, found = (vars(c.evidence) for c in (item, now))
     if now.verdict is not item.verdict or now.claim != item.claim:
         return Checked.FAILS, f"computed again, {now.verdict}: {now.reason}"
-    if found("volumes") != evidence.volumes:
+    if found["volumes"] != told["volumes"]:
         return Checked.FAILS, f"computed again, the volumes are others: {now.reason}"
-    for key in ("lower", "upper"):
-        if abs(found(key) - getattr(evidence, key)) > SAME_SHARE:
-            return Checked.FAILS, f"computed again, {key} is {found(key)!r}, the file says {getattr(evidence, key)!r}"
-    stopped = "limit" if evidence.stopped in ("gap", "precision", "time") else evidence.stopped
-    if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
+    ends = {key: found[key] for key in ("lower", "upper")}
+    if differing := _differing("computed", told, ends, lambda ours, theirs: abs(ours - theirs) <= SAME_SHARE):
+        return differing
+    stopped = "limit" if told["stopped"] in ("gap", "precision", "time") else told["stopped"]
+    if (told["open"], told["evaluated"], stopped) != (found["open"], found["evaluated"], found["stopped"]):
         return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
     if item.witness is not None or (item.verdict is Verdict.REFUTED and item.claim.coverage == 1):
         return replay_witness(question, row, item)
@@ -526,11 +519,10 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
 
 
 def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:
-    deltas = ("delta", "upper", "provable", "broken_at")
-    for key in (*deltas, "claim", "exact", "reached_limit", "reason"):
-        told, found = getattr(item, key), getattr(now, key)
-        if told != found and not (key in deltas and math.isclose(told, found, rel_tol=SAME_DELTA)):
-            return Checked.FAILS, f"searched again, {key} is {found!r}, the file says {told!r}"
+    keys = (*ENDS, "claim", "exact", "reached_limit", "reason")
+    told, found = ({key: getattr(each, key) for key in keys} for each in (item, now))
+    if differing := _differing("searched", told, found, _same):
+        return differing
     trace = now.trace
     if trace.get("search") == "rays":  # files of rays in dense networks did not always tell their rungs
         trace = {key: value for key, value in trace.items() if key in item.trace or not key.startswith("rungs_")}
@@ -540,7 +532,7 @@ def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:
 
 
 def _same(told: Any, found: Any) -> bool:
-    """Whether two values of a trace are equal; rungs are deltas, and as close as those must be."""
+    """Whether two answers are equal; deltas, and the rungs of a trace, as far as another machine computes them."""
     if isinstance(found, list) and isinstance(told, list):
         return len(told) == len(found) and all(map(_same, told, found))
     if isinstance(found, float) and isinstance(told, int | float):
