@@ -22,7 +22,7 @@ from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
-from apas.contracts.certificate_file import load_certificates
+from apas.contracts.certificate_file import LOADED, as_results, load_certificates
 from apas.contracts.certificate_lines import table_digest
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, completed, own_columns
 from apas.contracts.repairs import RegionOutcome, Repair, assumed_space, region_outcomes, repair_rows
@@ -404,13 +404,7 @@ def certificates_of(certificates: Any) -> Certificates:
     """The certificates that a user passed, or named a file of."""
     if is_path(certificates):
         return load_certificates(os.fsdecode(certificates))
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates):
-        raise InputError(
-            "`certificates` must be what certify, generate or load_certificates returns, or the name of a certificate "
-            f"file, got {type(certificates).__name__}."
-        )
-    return found
+    return as_results(certificates, f"certify, generate or {LOADED}", Certificates)  # type: ignore[no-any-return]
 
 
 def _row(

@@ -211,15 +211,22 @@ def as_stored(certificates: Any) -> Stored:
     """What a user passed, or named a file of; the digest of what was passed is not known yet."""
     if is_path(certificates):
         return read_stored(os.fsdecode(certificates))
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
+    found = as_results(certificates, f"certify, generate, max_shift or {LOADED}")
     if isinstance(found, MaxShifts):
         return Stored(None, found, "", own_versions())
-    if isinstance(found, Certificates):
-        return Stored(found, found.max_shifts, "", own_versions())
-    raise InputError(
-        "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of a "
-        f"certificate file, got {type(certificates).__name__}."
-    )
+    return Stored(found, found.max_shifts, "", own_versions())
+
+
+#: What else a user may pass who asks about results.
+LOADED = "load_certificates returns, or the name of a certificate file"
+
+
+def as_results(certificates: Any, made: str, kind: Any = Certificates | MaxShifts) -> Any:
+    """Results that a user passed, those of counterfactuals among them; `made` says where one gets them."""
+    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
+    if not isinstance(found, kind):
+        raise InputError(f"`certificates` must be what {made}, got {type(certificates).__name__}.")
+    return found
 
 
 def read_content(content: dict[str, Any]) -> Stored:
@@ -475,11 +482,7 @@ def save_certificates(
         raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
     if target.suffix.lower() not in (".json", LINES):
         raise InputError(f"`path` must end in .json or .jsonl, got {str(target)!r}.")
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates | MaxShifts):
-        raise InputError(
-            f"`certificates` must be what certify, generate or max_shift returns, got {type(certificates).__name__}."
-        )
+    found = as_results(certificates, "certify, generate or max_shift returns")
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
     with refusing(f"`path` must be a file that can be written, but {target} cannot"):
         lines = target.suffix.lower() == LINES

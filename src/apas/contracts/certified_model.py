@@ -93,23 +93,19 @@ def question_of(
     target[:] = [item.target for item in items]
     # a row of which nothing is certified has the delta 0, at which nothing is asked
     delta = np.array([item.delta or 1.0 for item in items], dtype=np.float64)
-    told = [getattr(item, "region", None) for item in items]
-    regions = None
-    if any(region is not None for region in told) and points is not None:
-        each = enumerate(told)
-        regions = tuple(None if region is None else AskedRegion(region, points, i) for i, region in each)
-    return Question(model, encoded, target, delta, shifts, points=points, regions=regions)
+    told = enumerate([None if points is None else getattr(item, "region", None) for item in items])
+    regions = tuple(None if region is None else AskedRegion(region, points, i) for i, region in told)
+    return Question(model, encoded, target, delta, shifts, points=points, regions=regions if any(regions) else None)
 
 
 def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> Readings:
     """What the model of a question makes of each of its rows, whatever regions they stand for."""
     question = replace(question, regions=None)
     found = np.full((len(question), 2), np.nan)
+    if len(question):
+        found[:, 0] = question.base_margins
     with np.errstate(over="ignore", invalid="ignore"):
-        if len(question):
-            found[:, 0] = question.model.margin(question.X, question.one_target)
-        draws = not offers(question.shifts, Refitted)
-        for (entropy, purpose), rows in streams(items).items() if draws else ():
+        for (entropy, purpose), rows in () if offers(question.shifts, Refitted) else streams(items).items():
             found[rows, 1] = question.margins(question.directions(Stream(entropy, purpose), 0, 1), rows)[0]
     nine = [float(f"{value:.9g}") if math.isfinite(value) else math.nan for value in found.ravel().tolist()]
     return Readings(origin_of(question.model), question.X, np.array(nine).reshape(-1, 2))
@@ -506,24 +502,22 @@ def rows_on(found: Certificates, new: Successor) -> Question:
     if complaints:
         raise InputError(f"`new_model` must know the promised classes, but of a row {complaints[0]}.")
     if new.network_only:
-        points: Any = None
-        encoded: Floats = np.asarray(known_readings(found).encoded, dtype=np.float64)
-    else:
-        rows, absent = own_columns(found.points, found, new.model), absent_columns(found, new.model)
-        try:
-            points, encoded = rows_of(new.model, rows, found.feature_names)
-            check_agreement(new.model, points, encoded, name="`new_model`")
-            question = question_of(new.model, encoded, points, list(found), NothingMoves())
-            if absent and np.isnan(new.model.margin(encoded, question.one_target)).any():
-                raise InputError("it gives no number for them.")
-        except Exception as error:  # each library has an error of its own for rows that it does not take
-            if not (absent or isinstance(error, ApasError)):
-                raise
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            lack = f"they have no {absent}, and it does not take missing values there: " if absent else ""
-            raise InputError(f"`new_model` cannot read the rows of the certificates: {lack}{said}") from error
-        return question
-    return question_of(new.model, encoded, points, list(found), NothingMoves())
+        known = np.asarray(known_readings(found).encoded, dtype=np.float64)
+        return question_of(new.model, known, None, list(found), NothingMoves())
+    rows, absent = own_columns(found.points, found, new.model), absent_columns(found, new.model)
+    try:
+        points, encoded = rows_of(new.model, rows, found.feature_names)
+        check_agreement(new.model, points, encoded, name="`new_model`")
+        question = question_of(new.model, encoded, points, list(found), NothingMoves())
+        if absent and np.isnan(question.base_margins).any():
+            raise InputError("it gives no number for them.")
+    except Exception as error:  # each library has an error of its own for rows that it does not take
+        if not (absent or isinstance(error, ApasError)):
+            raise
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        lack = f"they have no {absent}, and it does not take missing values there: " if absent else ""
+        raise InputError(f"`new_model` cannot read the rows of the certificates: {lack}{said}") from error
+    return question
 
 
 def absent_columns(found: Certificates, model: Model) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from apas._atomic import same_file, write_text
+from apas._atomic import refusing, same_file, write_text
 from apas._lazy import require
 from apas._random import entropy_of
 from apas._sanitise import for_xml
@@ -179,12 +179,11 @@ def plot_data(subject: Subject, later: Later | None, lines: Sequence[dict[str, A
         "radii": subject.radii is not None,
         "most": "the published search ended" if searched else "certified for most shifts",
         "measured": None if marked is None else {"at": marked.delta, "text": at_most(marked.delta)},
-        "layers": None
-        if later is None or measured is None
-        else [
+        "layers": [
             {"name": f"{layer} {kind}", "size": size, "distance": _number(distance), "text": at_most(distance)}
-            for layer, kind, size, distance in later.layers
-        ],
+            for layer, kind, size, distance in (() if later is None else later.layers)
+        ]
+        or None,
         "order": None if measured is None else "inf" if measured.p == math.inf else f"{measured.p:g}",
     }
 
@@ -317,10 +316,8 @@ def report_file(
         provenance=provenance(subject, later, entropy, drawn),
         data=plot_data(subject, later, lines, drawn),
     )
-    try:
+    with refusing(f"`path` must be a file that can be written, but {target} cannot"):
         write_text(target, text)
-    except OSError as error:
-        raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
     return Written(target, len(lines), left_out, len(text.encode()))
 
 

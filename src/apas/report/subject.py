@@ -160,9 +160,7 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
             raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
         base = None if told is not None or subject.matched is None else subject.matched.model
         successor = behind.read_successor(rows, new, base, validity_only=told is not None)
-        question = behind.rows_on(rows, successor)
-        with np.errstate(over="ignore", invalid="ignore"):
-            margins = tuple(question.model.margin(question.X, question.one_target).tolist())
+        margins = tuple(behind.rows_on(rows, successor).base_margins.tolist())
         shift, notes = successor.shift(rows.shifts), successor.notes
         if told is None and subject.certificates is not None:
             told = audited(subject.certificates, new, base=base, repairs=False)
