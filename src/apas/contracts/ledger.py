@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -85,7 +84,10 @@ def read_part(text: str) -> dict[str, Any]:
     return dict(content)
 
 
-def join_promises(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int], Certificates]]:
+Groups: TypeAlias = list[tuple[list[int], Certificates]]
+
+
+def join_promises(texts: Sequence[str], labels: Iterable[Any]) -> Groups:
     """Promises as certificates again, those of one table together, each with the numbers of its rows."""
     tables: dict[str, tuple[dict[str, Any], list[tuple[int, Any, Any]]]] = {}
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
@@ -163,14 +165,14 @@ _KINDS: dict[str, Any] = {
 
 
 def joint_audit(
-    texts: Sequence[str], labels: Sequence[str], new_model: Any, *, base: Any, expired: int, strict: bool, **how: Any
+    groups: Groups, labels: Sequence[str], new_model: Any, *, base: Any, expired: int, strict: bool, **how: Any
 ) -> AuditReport:
-    """Audit promises, each the text of a certificate file, in their order; `base` may be several models."""
+    """Audit promises in their order, those of one table together; `base` may be several models."""
     # A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
     # whether that fails the audit, goes into the report.
     given = [] if base is None else list(base) if isinstance(base, list | tuple) else [base]
     bases = [read_model(model, "`base`") for model in given]
-    new, groups = read_model(new_model, "`new_model`"), join_promises(texts, labels)
+    new = read_model(new_model, "`new_model`")
     # the model that these certificates are about, if it is given
     chosen = [next((m for m in bases if not isinstance(match_model(found, m), str)), None) for _, found in groups]
     if bases and groups and all(own is None for own in chosen):
@@ -364,39 +366,36 @@ class Ledger:
         columns = query.format("id, reference, content")
         owed: list[Any] = self._rows(f"{columns}(expires IS NULL OR expires >= ?) ORDER BY id", today)
         gone = int(self._rows(f"{query.format('count(*)')}expires < ?", today)[0][0])
-        texts, names = [text for _, _, text in owed], [name for _, name, _ in owed]
+        numbers, names = [number for number, _, _ in owed], [name for _, name, _ in owed]
+        groups = join_promises([text for _, _, text in owed], names)
         how: dict[str, Any] = {"validity_only": validity_only, "space": space, "repairs": repairs}
-        report = joint_audit(texts, names, new_model, base=base, expired=gone, strict=strict, **how)
-        report.notes += tuple(self._followed(owed, report))
+        report = joint_audit(groups, names, new_model, base=base, expired=gone, strict=strict, **how)
+        report.notes += tuple(self._followed(numbers, groups, report))
         if not record:
             return report
         with self._store.transaction():
             now = self._stamp()
-            for (number, *_), row in zip(owed, report, strict=True):
+            for number, row in zip(numbers, report, strict=True):
                 state = "broken" if row.outcome.is_broken else "open"
                 if self._move(number, state):  # else somebody retired it meanwhile
                     detail = row.reason + ("" if row.repair is None else f"; nearest repair: {row.repair}")
                     self._note(number, now, f"audited: {row.outcome.name}", state, report.new_digest, detail)
         return report
 
-    def _followed(self, owed: Sequence[tuple[int, str, str]], report: AuditReport) -> list[str]:
+    def _followed(self, numbers: Sequence[int], groups: Groups, report: AuditReport) -> list[str]:
         """How often calibrated claims have held so far, this audit included; loud where that contradicts them."""
-        found: dict[str, tuple[NextUpdate, set[int], set[str]]] = {}
-        for number, _, text in owed:
-            if NextUpdate.kind not in text:  # to read it takes ten times as long
-                continue
-            told = read_part(text)
-            claim = told["certificates"][0]["certificate"]["claim"]
-            if claim.get("kind") == NextUpdate.kind:
-                # the models that calibrated, and the certified one, are no later updates
-                own = {told["model"]["digest"], *told["shifts"].get("models", ())}
-                read = NextUpdate.from_dict(Fields(claim))
-                found.setdefault(json.dumps(claim), (read, set(), own))[1].add(number)
+        found: dict[NextUpdate, tuple[set[int], set[str]]] = {}
+        for places, certificates in groups:
+            # the models that calibrated, and the certified one, are no later updates
+            own = {certificates.model_digest, *certificates.shifts.to_dict().get("models", ())}
+            for place, item in zip(places, certificates, strict=True):
+                if isinstance(item.claim, NextUpdate):
+                    found.setdefault(item.claim, (set(), own))[0].add(numbers[place])
         query = "SELECT promise AS id, model, event FROM history WHERE event LIKE 'audited: %' ORDER BY history.id"
         audits = [(n, m, event.endswith(("HELD", "OPEN"))) for n, m, event in self._rows(query)] if found else []
-        audits += [(n, report.new_digest, not row.outcome.is_broken) for (n, *_), row in zip(owed, report, strict=True)]
+        audits += [(n, report.new_digest, not row.outcome.is_broken) for n, row in zip(numbers, report, strict=True)]
         notes = []
-        for claim, promises, own in found.values():
+        for claim, (promises, own) in found.items():
             kept: dict[str, bool] = {}
             for number, model, held in audits:
                 if number in promises and model not in own:
