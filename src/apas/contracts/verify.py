@@ -24,7 +24,7 @@ from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model, verify_evidence as again
 from apas.contracts.certificate_file import as_stored
-from apas.contracts.verify_evidence import Checked, Fresh
+from apas.contracts.verify_evidence import Answer, Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
 from apas.errors import ApasError, InputError
@@ -164,8 +164,7 @@ class VerifyReport(RowResults[VerifyRow]):
         return {"ok": self.ok, "notes": list(self.notes)}
 
 
-_Answer = tuple[Checked, str]
-_Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
+_Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, Answer]]
 _CHECKS: dict[type[Any], _Check] = {
     SamplingEvidence: again.draw_again,
     BoundEvidence: again.prove_again,
@@ -281,7 +280,7 @@ def verify(
     return report
 
 
-def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
+def _told(item: Any, shifts: Any, net: Model, answer: Answer) -> VerifyRow:
     claim, own = item.claim, item.claim.row_confidence
     is_certificate, alone = isinstance(item, Certificate), isinstance(item, MaxShift) and item.per_test
     down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
@@ -321,7 +320,7 @@ def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
     return words
 
 
-def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
+def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[Answer]:
     if not len(found):
         return []
     matched = certified_model.match_model(found, net)
@@ -357,20 +356,19 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
     return [_as_far_as_known(answer, matched) for answer in said]
 
 
-def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool) -> dict[int, _Answer]:
+def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool) -> dict[int, Answer]:
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
-        if item.region is not None:
-            if question.regions is None:  # the preprocessing is not at hand
-                answers[i] = Checked.NOT_CHECKED, "its region is told in units that this model does not take"
-            elif isinstance(item.evidence, BaseEvidence):
-                answers[i] = again.region_today(question, i, item)
-        elif isinstance(item.evidence, BaseEvidence) or not ok:
+        of_base = isinstance(item.evidence, BaseEvidence)
+        if item.region is not None and question.regions is None:  # the preprocessing is not at hand
+            answers[i] = Checked.NOT_CHECKED, "its region is told in units that this model does not take"
+        elif item.region is not None and of_base:
+            answers[i] = again.region_today(question, i, item)
+        elif item.region is None and (of_base or not ok):
             answers[i] = _base(question, item, ok, bool(near[i]), from_file)
-    for i, item in enumerate(items):
-        if i not in answers and not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):
+        elif not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):
             answers[i] = _recheck_itself(question.take(slice(i, i + 1)), item)
     for kind, check in _CHECKS.items():
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
@@ -382,7 +380,7 @@ def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, 
     return answers
 
 
-def _recheck_itself(alone: Question, item: Certificate | MaxShift) -> _Answer:
+def _recheck_itself(alone: Question, item: Certificate | MaxShift) -> Answer:
     """What a claim or evidence that is not the package's own says about itself."""
     for part in (item.claim,) if isinstance(item, MaxShift) else (item.evidence, item.claim):
         if offers(part, Rechecked):
@@ -395,7 +393,7 @@ def _recheck_itself(alone: Question, item: Certificate | MaxShift) -> _Answer:
     return Checked.NOT_CHECKED, f"nothing is known that would check {kinds} again: neither has a recheck()"
 
 
-def _base(question: Question, item: Certificate, valid: bool, near: bool, from_file: bool) -> _Answer:
+def _base(question: Question, item: Certificate, valid: bool, near: bool, from_file: bool) -> Answer:
     """A row that the model itself decides, or leaves open by its rounding: whether it does."""
     verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near else (Verdict.REFUTED, NOT_VALID)
     if near and not isinstance(item.evidence, BaseEvidence):
@@ -413,7 +411,7 @@ def _base(question: Question, item: Certificate, valid: bool, near: bool, from_f
     return Checked.HOLDS, reason
 
 
-def _as_far_as_known(answer: _Answer, matched: certified_model.Matched) -> _Answer:
+def _as_far_as_known(answer: Answer, matched: certified_model.Matched) -> Answer:
     """What holds only if raw rows are encoded in a way that the model at hand does not tell is not checked."""
     if answer[0] is not Checked.HOLDS:
         return answer

@@ -48,14 +48,14 @@ MOST_DRAWS = 10_000_000  # no more draws than this are made again for one row; a
 #: Fresh draws refute no true claim of a call, but with a probability of `MISTAKEN`; and they refute a claim that leaves
 #: out a `WORSE` times smaller share than fails with the probability `POWER`.
 MISTAKEN, WORSE, POWER = Fraction(1, 1000), Fraction(3, 2), Fraction(99, 100)
-_Answer = tuple[Checked, str]
+Answer = tuple[Checked, str]
 #: Numbers as `generate` writes them: another spelling of the same test would name other draws, to be chosen from.
 _TEST = re.compile(r"generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
 
 
-def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, Answer]:
     """Check the certificates number `rows`, all of which have evidence of sampling."""
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     groups: dict[Any, list[int]] = {}
     evidences: dict[int, Any] = {i: items[i].evidence for i in rows}
     together = Counter((items[i].claim, evidence.entropy) for i, evidence in evidences.items())
@@ -99,13 +99,13 @@ class Fresh:
 
 
 def confirmed_anew(
-    question: Question, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, _Answer], fresh: Fresh
-) -> dict[int, _Answer]:
+    question: Question, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, Answer], fresh: Fresh
+) -> dict[int, Answer]:
     """Put certified rows, whose `answers` say that they hold, to a test on draws that nobody could have known."""
     if offers(question.shifts, Listed):
         said = "there are no other models of these to draw"
         return {i: (answers[i][0], f"{answers[i][1]}; {said}") for i in rows}
-    found: dict[int, _Answer] = {}
+    found: dict[int, Answer] = {}
     groups: dict[Any, list[int]] = {}  # of rows that share a claim
     for i in rows:
         groups.setdefault(items[i].claim, []).append(i)
@@ -207,7 +207,7 @@ def _rank_complaint(question: Question, evidence: SamplingEvidence, claim: Most)
     return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
 
 
-def _charge_rank(question: Question, claim: Most, evidence: SamplingEvidence, answer: _Answer, known: int) -> _Answer:
+def _charge_rank(question: Question, claim: Most, evidence: SamplingEvidence, answer: Answer, known: int) -> Answer:
     """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price."""
     # Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless
     # the file holds all lower ones; then nobody can tell.
@@ -232,7 +232,7 @@ def too_many_rows(claim: Claim, together: int) -> str | None:
 
 def _differing(
     done: str, told: Mapping[str, Any], found: Mapping[str, Any], same: Callable[[Any, Any], bool] = operator.eq
-) -> _Answer | None:
+) -> Answer | None:
     """What of a certificate another run of what made it finds otherwise; None if nothing."""
     for key, value in found.items():
         if not same(told.get(key), value):
@@ -240,7 +240,7 @@ def _differing(
     return None
 
 
-def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
+def _compared_draws(item: Certificate, now: Certificate | str) -> Answer:
     if isinstance(now, str):
         return Checked.FAILS, now
     whole, keys = (item.to_dict(), now.to_dict()), ("verdict", "claim", "reason", "witness")
@@ -260,9 +260,9 @@ MOST_BOXES = 1_000_000  # no more boxes than this are looked at again for one ro
 SAME_SHARE = 1e-9  # how much a share of the box may differ on another machine
 
 
-def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, Answer]:
     """Check the certificates number `rows`, all of which have evidence of bounds."""
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     groups: dict[str, list[int]] = {}
     for i in rows:
         item, evidence = items[i], cast(BoundEvidence, items[i].evidence)
@@ -291,9 +291,9 @@ def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence
     return answers
 
 
-def enumerated_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def enumerated_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, Answer]:
     """Check the certificates number `rows`, all of which have evidence of enumeration."""
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     for i in rows:
         item, evidence, claim = items[i], cast(EnumerationEvidence, items[i].evidence), items[i].claim
         if item.method.removeprefix("cascade: ") != "enumeration":
@@ -311,7 +311,7 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
     return answers
 
 
-def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
+def replay_witness(question: Question, row: int, item: Certificate) -> Answer:
     """Whether the shift that a certificate keeps lies in the set, and breaks the row."""
     witness, outside = item.witness, "its witness does not lie in the set or does not break the row"
     if witness is None:
@@ -349,7 +349,7 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
     return Checked.HOLDS, "its witness lies in the set and breaks the row"
 
 
-def region_today(question: Question, row: int, item: Certificate) -> _Answer:
+def region_today(question: Question, row: int, item: Certificate) -> Answer:
     """Whether the model itself breaks a region, or leaves it open, as a certificate says."""
     look = question.regions[row].on_model(question.model, item.target)  # type: ignore[index]
     if look.margins[0] > 0:
@@ -363,7 +363,7 @@ def region_today(question: Question, row: int, item: Certificate) -> _Answer:
     return replay_witness(question, row, item)
 
 
-def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
+def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> Answer:
     """Prove a row by distinguishing cases once more, without a solver; cases may come out differently elsewhere."""
     now = decide_rows(question.take(slice(row, row + 1)), "exact", _WITHOUT_SOLVER, SECONDS)[0]
     same = isinstance(now.evidence, BoundEvidence) and now.evidence.nodes == evidence.nodes
@@ -393,7 +393,7 @@ def _contradiction(question: Question, item: Certificate, evidence: BoundEvidenc
 
 def _prove_again(
     question: Question, rows: list[int], items: Sequence[Certificate], method: Any
-) -> Sequence[Certificate | _Answer]:
+) -> Sequence[Certificate | Answer]:
     some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=1)
     complaint = method.unsupported(some)
     if complaint is not None:
@@ -404,7 +404,7 @@ def _prove_again(
     return [replace(c, claim=claim) for c, claim in zip(found, claims, strict=True)]
 
 
-def _compared_proof(question: Question, row: int, item: Certificate, now: Certificate | _Answer) -> _Answer:
+def _compared_proof(question: Question, row: int, item: Certificate, now: Certificate | Answer) -> Answer:
     if isinstance(now, tuple):
         return now
     if now.verdict is not item.verdict:
@@ -420,7 +420,7 @@ def _compared_proof(question: Question, row: int, item: Certificate, now: Certif
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
-def _same_share(question: Question, row: int, item: Certificate, now: Certificate) -> _Answer:
+def _same_share(question: Question, row: int, item: Certificate, now: Certificate) -> Answer:
     told, found = (vars(c.evidence) for c in (item, now))
     if now.verdict is not item.verdict or now.claim != item.claim:
         return Checked.FAILS, f"computed again, {now.verdict}: {now.reason}"
@@ -443,15 +443,15 @@ _PROOFS, _SEARCHES = ("interval", "linear", "exact", "refit"), ("rays", "confirm
 
 
 def searched_again(
-    question: Question, items: Sequence[MaxShift], own: Callable[[Question, MaxShift], _Answer] | None
-) -> list[_Answer]:
+    question: Question, items: Sequence[MaxShift], own: Callable[[Question, MaxShift], Answer] | None
+) -> list[Answer]:
     """Check every largest shift, row by row: a row's answer does not depend on the others."""
     # `own` checks what no search of the package has found; None where that cannot be, as in a file.
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near if len(question) else near
     shared = [(item.claim, item.trace.get("entropy")) for item in items]
     together = Counter(key for key, ok in zip(shared, valid, strict=True) if ok)
-    answers: list[_Answer] = []
+    answers: list[Answer] = []
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         crowded = too_many_rows(item.claim, together[shared[i]]) if item.claim.coverage < 1 and ok else None
         if near[i]:
@@ -465,8 +465,8 @@ def searched_again(
 
 
 def _check_radius(
-    alone: Question, item: MaxShift, valid: bool, own: Callable[[Question, MaxShift], _Answer] | None
-) -> _Answer:
+    alone: Question, item: MaxShift, valid: bool, own: Callable[[Question, MaxShift], Answer] | None
+) -> Answer:
     if valid == (item.reason == NOT_VALID):
         return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
     if not valid:
@@ -484,7 +484,7 @@ def _check_radius(
     return now if isinstance(now, tuple) else _compared_largest(item, now)
 
 
-def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
+def _search_again(alone: Question, item: MaxShift) -> MaxShift | Answer:
     trace, claim = Fields(dict(item.trace), "trace"), item.claim
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
@@ -518,7 +518,7 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     return item.found_again(sampler.largest_shift(alone, item.stream, limit=limit, search=search)[0])
 
 
-def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:
+def _compared_largest(item: MaxShift, now: MaxShift) -> Answer:
     keys = (*ENDS, "claim", "exact", "reached_limit", "reason")
     told, found = ({key: getattr(each, key) for key in keys} for each in (item, now))
     if differing := _differing("searched", told, found, _same):

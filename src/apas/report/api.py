@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -121,19 +122,17 @@ def _text(value: Any) -> str:
 def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
     certificate = None if subject.certificates is None else subject.certificates[i]
     radius = None if subject.radii is None else subject.radii[i]
-    worst, sampled = (0.0, ""), (0.0, "")  # deltas, and how they are written: what is certified rounded down
+    # deltas and how they are written: what is certified rounded down
+    proved, sampled = list[tuple[float, str]](), list[tuple[float, str]]()
     if radius is not None:
-        worst = radius.provable, at_least(radius.provable)
-        if not is_proof(radius.claim):
-            sampled = radius.delta, radius.written()
+        proved.append((radius.provable, at_least(radius.provable)))
+        if is_proof(radius.claim):
+            proved.append((radius.delta, at_least(radius.delta)))
         else:
-            worst = max(worst, (radius.delta, at_least(radius.delta)))
-    if certificate is not None and certificate.is_certified:
-        own = certificate.delta, exactly(certificate.delta)
-        if is_proof(certificate.claim) and certificate.delta > worst[0]:
-            worst = own
-        elif not is_proof(certificate.claim) and not (radius is not None and sampled[0]):
-            sampled = own
+            sampled.append((radius.delta, radius.written()))
+    tested = None if certificate is None else (certificate.delta, exactly(certificate.delta))
+    if certificate is not None and certificate.is_certified and tested is not None:
+        (proved if is_proof(certificate.claim) else sampled).append(tested)
     said = [] if certificate is None else [certificate.sentence()]
     said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
     outcome, outcome_text = "", ""
@@ -144,12 +143,11 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
             more = f" It is {'' if row.valid else 'not '}valid on the later model."
         outcome, outcome_text = row.outcome.name, f"{capital(row.reason)}.{more}"
     item: Any = certificate if certificate is not None else radius
-    tested = None if certificate is None else (certificate.delta, exactly(certificate.delta))
     broken = None if radius is None or not 0 < radius.broken_at < math.inf else radius.broken_at
     marks = {
         "tested": tested,
-        "sampled": sampled if sampled[0] else None,
-        "worst": worst if worst[0] else None,
+        "sampled": next((mark for mark in sampled if mark[0]), None),
+        "worst": max((mark for mark in proved if mark[0]), key=itemgetter(0), default=None),
         "broken": None if broken is None else (broken, at_most(broken)),
     }
     return {

@@ -52,8 +52,7 @@ def headline(subject: Subject, later: Later | None) -> list[str]:
 
 
 def _certified_words(subject: Subject) -> list[str]:
-    certificates = subject.certificates
-    assert certificates is not None
+    certificates: Any = subject.rows
     counts = Counter(c.verdict.name for c in certificates if c.valid_today)
     total, good = len(certificates), counts["CERTIFIED"]
     who = f"{good} of {total} explanations {_are(good)}"
@@ -82,18 +81,15 @@ def _claim_words(subject: Subject) -> str:
 
 def claims_in_words(subject: Subject) -> list[str]:
     """What "certified" means for each claim, as a sentence; of largest shifts, what holds at each row's own delta."""
-    items = subject.certificates if subject.certificates is not None else subject.radii
-    assert items is not None
     said: dict[str, None] = {}
-    for item in [item for item in items if item.valid_today] or items:
+    for item in [item for item in subject.rows if item.valid_today] or subject.rows:
         size = f"delta = {exactly(item.delta)}" if subject.certificates is not None else "the delta of its line"
         said[item.claim.meaning(size, per_test=isinstance(item, MaxShift) and item.per_test)] = None
     return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
 
 
 def _reached_words(subject: Subject) -> list[str]:
-    radii = subject.radii
-    assert radii is not None
+    radii: Any = subject.rows
     some, rest = int(np.count_nonzero(radii.deltas)), _not_today(radii)
     if not some:
         return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
