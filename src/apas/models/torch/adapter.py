@@ -486,30 +486,25 @@ def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
 
 
 def _look_inside(passes: Passes, numbers: Any) -> None:
-    """Find out how many numbers the largest intermediate result has per row, and whether there is fused attention."""
-    few, many = _Operations(), _Operations()
+    """Find out how many numbers the largest intermediate result has per row."""
+    few, many = _ResultSizes(), _ResultSizes()
     for n, seen in ((1, few), (2, many)):
         with torch.no_grad(), passes.stage.move() as module, seen:
             answer(module, passes.rows(np.tile(numbers, (n, 1))))
     # results that do not grow with the rows, such as transposed weights, do not count
-    sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=False)]
-    if len(few.sizes) != len(many.sizes):
-        sizes = many.sizes
+    alike = len(few.sizes) == len(many.sizes)
+    sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=True)] if alike else many.sizes
     passes.widest = max(1, -(-max(sizes, default=1) // len(numbers)))
-    passes.attention = any("attention" in name or "transformer" in name for name in many.names)
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[misc]
-    """Looks at every operation, also at those inside a layer."""
+class _ResultSizes(TorchDispatchMode):  # type: ignore[misc]
+    """Sizes of what every operation gives, also of those inside a layer."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.sizes, self.names = list[int](), set[str]()
+        self.sizes = list[int]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        self.names.add(str(func))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor):
-                self.sizes.append(tensor.numel())
+        self.sizes += [tensor.numel() for tensor in tree_leaves(out) if isinstance(tensor, torch.Tensor)]
         return out
