@@ -312,21 +312,18 @@ class LoadOptions:
         path: Path,
         weights: Sequence[Any],
         biases: Sequence[Any],
-        *,
-        activation: Sequence[str] | None = None,
-        output: str | None = None,
-        classes: Sequence[Any] | None = None,
-        dtype: str = "float64",
         kind: type[FeedForward] = FeedForward,
+        **told: Any,
     ) -> FeedForward:
-        """Make a network of what a file holds and what the user says about the rest."""
+        """Make a network of what a file holds and tells (None: it does not), and what the user says about the rest."""
         hidden = len(weights) - 1
-        if activation is None and self.activation is None and hidden:
+        given = vars(self) | {name: value for name, value in told.items() if value is not None}
+        if given["activation"] is None and hidden:
             raise InputError(
                 f"`activation` of load_model must say what is computed between the {hidden + 1} layers, which {path} "
                 f'does not tell; pass activation="relu" (or --activation relu), or another of {", ".join(ACTIVATIONS)}.'
             )
-        if output is None and self.output is None:
+        if given["output"] is None:
             raise InputError(
                 f"`output` of load_model must say what the numbers of the last layer are, which {path} does not tell; "
                 f'pass output="sigmoid" for one logit, "softmax" for a score per class, or "identity" for a number '
@@ -335,16 +332,12 @@ class LoadOptions:
         if self.output is not None and self.output not in OUTPUTS:
             must = f"`output` of load_model must be one of {', '.join(map(repr, OUTPUTS))}, got {self.output!r};"
             raise InputError(f'{must} "sigmoid" stands for one logit and "softmax" for a logit per class.')
-        chosen = output or self.output
-        if chosen == "identity" and self.threshold is None:
+        if given["output"] == "identity" and self.threshold is None:
             said = '`threshold` of load_model must be given with output="identity",'
             raise InputError(f"{said} as {path} does not tell it.")
-        fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen}
-        fields["activation"] = activation if activation is not None else self.activation if hidden else ()
-        fields["threshold"] = 0.5 if self.threshold is None else self.threshold
-        fields["classes"] = self.classes if classes is None else classes
-        fields |= {"dtype": dtype, "feature_names": self.feature_names}
-        return self.confirm(path, build_network(path, fields, kind))
+        given |= {"threshold": 0.5} if self.threshold is None else {}
+        given |= {} if hidden else {"activation": ()}
+        return self.confirm(path, build_network(path, {**given, "weights": weights, "biases": biases}, kind))
 
 
 def read_classifier(path: Path, estimator: Any, options: LoadOptions) -> Model:

@@ -83,6 +83,7 @@ def _follow(path: Path, record: bytes) -> Any:
     """What the instructions of a record make of tuples, dictionaries and descriptions of tensors."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
+    steps: Any = pickletools.genops(record)
 
     def since_mark() -> list[Any]:
         parts = []
@@ -90,7 +91,7 @@ def _follow(path: Path, record: bytes) -> Any:
             parts.append(value)
         return parts[::-1]
 
-    for opcode, argument, _ in pickletools.genops(record):
+    for opcode, argument, _ in steps:
         name = opcode.name
         if name == "STOP":
             (result,) = stack
