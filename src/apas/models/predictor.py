@@ -295,9 +295,9 @@ class Predictor:
 class LibraryPredictor(Predictor):
     """A fitted classifier of another library, which is asked for its scores as they are, and for its own decisions."""
 
-    # `score` gives raw scores in a way of the library's own; `content` what it has learned as JSON values or a text, the
-    # same ones after saving and loading. It gets columns under `passed_names`, those it was fitted with (None for an
-    # array), and `categories` as pandas categories.
+    # `score` gives raw scores in a way of the library's own; `content` what it has learned as JSON values or a text,
+    # the same ones after saving and loading. It gets columns under `passed_names`, those it was fitted with (None for
+    # an array), and `categories` as pandas categories.
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -395,23 +396,18 @@ def read_archive(path: Path, raw: bytes) -> dict[str, bytes]:
                 raise InputError(f"{path} holds several members of the same name, so it is not a model file.")
             if any(info.flag_bits & 1 for info in listed):
                 raise InputError(f"{path} is encrypted; write it without a password.")
-            return {info.filename: _member(archive, info) for info in listed}
+            members = {}
+            for info in listed:
+                # piece by piece: all at once, zipfile would expand one that lies about its size before it cuts it off
+                with archive.open(info) as member:
+                    members[info.filename] = content = b"".join(iter(partial(member.read, PIECE), b""))
+                if len(content) != info.file_size:
+                    raise zipfile.BadZipFile(f"{info.filename} is cut off")
+            return members
     except BROKEN as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is not a whole zip archive: {first_line(error)}") from None
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    # piece by piece: all at once, zipfile would expand a member that lies about its size before it cuts it off
-    pieces = []
-    with archive.open(info) as member:
-        while piece := member.read(PIECE):
-            pieces.append(piece)
-    content = b"".join(pieces)
-    if len(content) != info.file_size:
-        raise zipfile.BadZipFile(f"{info.filename} is cut off")
-    return content
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:

@@ -78,7 +78,21 @@ def load_estimator(path: Path, raw: bytes) -> Any:
     schema = parse_json(path, members[SCHEMA], f"{SCHEMA} in ")
     trusted = _check_types(path, schema)
     members[SCHEMA] = json.dumps(schema).encode()
-    estimator = _load_estimator(path, formats.pack(members), sorted(trusted))
+    library = require("skops.io", feature="a .skops file", extra="skops")
+    from sklearn.exceptions import InconsistentVersionWarning
+
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InconsistentVersionWarning)
+            estimator = library.loads(formats.pack(members), trusted=sorted(trusted))
+    except RecursionError:
+        raise
+    except formats.BROKEN as error:
+        raise InputError(f"{path} cannot be read by skops: {formats.first_line(error)}") from None
+    for warning in [w.message for w in caught if isinstance(w.message, InconsistentVersionWarning)][:1]:
+        told = f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is"
+        now = f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions."
+        warnings.warn(f"{told} {now}", GuaranteeWarning, stacklevel=4)
     if type(estimator).__module__.split(".")[0] != "sklearn":
         raise InputError(f"{path} must hold a scikit-learn classifier, but holds a {type(estimator).__name__}.")
     try:
@@ -216,25 +230,6 @@ _CHECKS: list[dict[str, Callable[[Any], None]]] = [
         "KNeighborsClassifier": _check_neighbours,
     },
 ]
-
-
-def _load_estimator(path: Path, content: bytes, trusted: list[str]) -> Any:
-    library = require("skops.io", feature="a .skops file", extra="skops")
-    from sklearn.exceptions import InconsistentVersionWarning
-
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", InconsistentVersionWarning)
-            estimator = library.loads(content, trusted=trusted)
-    except RecursionError:
-        raise
-    except formats.BROKEN as error:
-        raise InputError(f"{path} cannot be read by skops: {formats.first_line(error)}") from None
-    for warning in [w.message for w in caught if isinstance(w.message, InconsistentVersionWarning)][:1]:
-        told = f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is"
-        now = f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions."
-        warnings.warn(f"{told} {now}", GuaranteeWarning, stacklevel=5)
-    return estimator
 
 
 def _check_types(path: Path, schema: Any) -> set[str]:

@@ -270,7 +270,16 @@ def safetensors_bytes(network: FeedForward) -> bytes:
 
 def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
-    said, arrays = _metadata(path, raw), _arrays(path, raw)
+    size = int.from_bytes(raw[:8], "little")
+    if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
+        why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
+        raise InputError(f"{why} but {len(raw)} is all that the file has.")
+    if size > HEADER:
+        raise InputError(f"{path} has a header of {size} bytes, more than the {HEADER} that apas reads.")
+    header = parse_json(path, raw[8 : 8 + size], "the header of ")
+    if not isinstance(header, dict):
+        raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
+    said, arrays = header.get("__metadata__"), _arrays(path, raw)
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
         return options.network(path, weights, biases, dtype=state_dtype(arrays))
@@ -284,19 +293,6 @@ def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> Fe
         raise InputError(f"{path} must have tensors called layer0.weight, layer0.bias and so on, but {wrong}.")
     weights, biases = [arrays[name] for name in known[::2]], [arrays.get(name) for name in known[1::2]]
     return options.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
-
-
-def _metadata(path: Path, raw: bytes) -> Any:
-    size = int.from_bytes(raw[:8], "little")
-    if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
-        why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
-        raise InputError(f"{why} but {len(raw)} is all that the file has.")
-    if size > HEADER:
-        raise InputError(f"{path} has a header of {size} bytes, more than the {HEADER} that apas reads.")
-    header = parse_json(path, raw[8 : 8 + size], "the header of ")
-    if not isinstance(header, dict):
-        raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
-    return header.get("__metadata__")
 
 
 def _arrays(path: Path, raw: bytes) -> dict[str, Array]:
