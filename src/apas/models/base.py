@@ -255,7 +255,7 @@ class LibraryBacked(Capability, Protocol):
         """Classes of the raw rows `X` according to the library that trained the model."""
 
 
-class ReadsOnce(Capability, Protocol):
+class ReadsOnce(Raw, Protocol):
     """A model whose preprocessing takes long, and its library's opinion goes through it: both can be had in one go."""
 
     def encode_and_classify(self, X: Any) -> tuple[Floats, Array]:
@@ -486,7 +486,7 @@ def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
 
 def encoded_and_classified(model: Predicts, X: Any) -> tuple[Floats, Array | None]:
     """Rows in model units, and what its own library says of them, None if it would have to be asked by itself."""
-    if not offers(model, ReadsOnce) or not offers(model, Raw) or not len(X):
+    if not offers(model, ReadsOnce) or not len(X):
         return encoded_rows(model, X)[1], None
     names = model.feature_names if offers(model, Named) else None
     return model.encode_and_classify(check_matrix(X, model.n_raw_features, names).copy())

@@ -350,17 +350,14 @@ LOWEST = {"gelu": -0.7517915246935645, "silu": -1.2784645427610737, "gelu_tanh":
 BEND = {"gelu": 2.0**0.5, "silu": 2.399357280515467, "gelu_tanh": 1.4185040087908285}
 
 
+@by_units
 def drop(name: str, low: Floats, high: Floats) -> Floats:
-    """More than what a softplus falls by where it becomes the identity, if it does so in ``[low, high]``."""
+    """More than what a softplus falls by where it becomes the identity, if it does so in ``[low, high]``; else 0."""
+    if not name.startswith("softplus("):
+        return np.zeros_like(high)
     steep, last = shape_of(name)[1]
     # from a little before it on: rounding may have put an argument on the other side
     return np.where(steep * high >= last - 1e-6 * (1 + last), 1.01 * np.exp(-last) / steep, 0.0)
-
-
-@by_units
-def jump(name: str, sizes: Floats) -> Floats:
-    """More than what a unit can change by if rounding puts its argument, of at most such sizes, beyond a jump."""
-    return drop(name, -sizes, sizes) if name.startswith("softplus(") else np.zeros_like(sizes)
 
 
 def lowest(name: str) -> Floats | float | None:

@@ -329,6 +329,9 @@ class LibraryPredictor(Predictor):
         several = len(classes) > 2
         super().__init__(score, output=output, classes=classes, threshold=None if several else level, **columns)
         self.estimator, self._decide = estimator, estimator.predict if threshold == 0.5 else None
+        # with 0.5 as its threshold it is asked for its own decisions
+        level = 0.5 if threshold == 0.5 else self.threshold
+        self.read_options = {"threshold": level, "feature_names": self.feature_names}
         # Its decisions may differ from its scores not only at ties: scikit-learn's SVC gives the class with most votes,
         # and the first of them where several have as many; its nearest centroids are those by another distance.
         self._always = (several and not getattr(estimator, "break_ties", True)) or hasattr(estimator, "centroids_")
@@ -337,12 +340,6 @@ class LibraryPredictor(Predictor):
         own = type(estimator).__module__.startswith("sklearn.")
         self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
         self._digest: str | None = None
-
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """The threshold on its probabilities, 0.5 for its own decisions, and the names of the columns."""
-        level = self.threshold if self._decide is None else 0.5
-        return {"threshold": level, "feature_names": self.feature_names}
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         near = np.flatnonzero(~(np.abs(margins) > (np.inf if self._always else TIE)))
@@ -462,8 +459,8 @@ def from_booster(estimator: Any, *, threshold: float, feature_names: Sequence[st
     names = names_of(estimator)
     # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
     width = len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_)
-    columns = {"passed_names": names, "categories": frozenset(_categories(estimator, library)), "n_features": width}
-    columns["feature_names"] = names if feature_names is None else feature_names
+    columns: dict[str, Any] = {"passed_names": names, "categories": frozenset(_categories(estimator, library))}
+    columns |= {"feature_names": names if feature_names is None else feature_names, "n_features": width}
     raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
     return LibraryPredictor(estimator, threshold=threshold, score=raw, content=content, **columns)
 

@@ -53,14 +53,10 @@ class PipelineModel(ModelWrapper):
         super().__init__(inner)
         self.estimator, self._encoder, self.feature_names = estimator, encoder, names
         self._level, self._first = threshold, encoder if encoder is not None else estimator
+        self.read_options = {"threshold": threshold, "feature_names": names}
         width = len(names) if names is not None else inner.n_features
         self.n_raw_features = int(getattr(self._first, "n_features_in_", width))
         check_names(names, self.n_raw_features)
-
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """The threshold and the names of the raw columns."""
-        return {"threshold": self._level, "feature_names": self.feature_names}
 
     def encode(self, X: Any) -> Floats:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""

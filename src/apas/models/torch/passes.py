@@ -250,7 +250,7 @@ class Passes:
 
     def shifted(self, X: Floats, directions: Floats, delta: float) -> Iterator[tuple[slice, Any]]:
         """Outputs (copies, rows, outputs) of some shifted copies at a time, and which ones."""
-        copies, x = max(1, VALUES // (self.widest * len(X))), self.rows(X)
+        copies, x = self.step(len(X)), self.rows(X)
         for start in range(0, len(directions), copies):
             some = slice(start, start + copies)
             many = len(directions[some]) >= WORTH and self.batched
