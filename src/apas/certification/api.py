@@ -100,7 +100,7 @@ def certify(
     >>> [c.verdict.name for c in apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)]
     ['CERTIFIED', 'REFUTED']
     """
-    began, wanted = time.perf_counter(), Region.wanted(region)
+    began, wanted = time.perf_counter(), None if region is None else Region.wanted(region)
     inputs = space = None
     items: Sequence[Certificate]
     if wanted is not None and offers(X, FromInputs):

@@ -82,9 +82,12 @@ def _failures(
             # a whole group of directions costs no more than a part of it
             needed = -(-max(stop.until(rows, begin or round_size), begin + 1) // ALIGN) * ALIGN
             until = min(end, needed, begin + (max(begin, round_size) if round_size else block))
-            cuts = ranges(until - begin, block, question.n_jobs)
-            jobs = ((question, rows, stream, begin + a, begin + b) for a, b in cuts)
-            here = _join(list(in_parallel(_failing_pairs, jobs, question.n_jobs)))
+            if round_size:
+                cuts = ranges(until - begin, block, question.n_jobs)
+                jobs = ((question, rows, stream, begin + a, begin + b, block) for a, b in cuts)
+                here = _join(list(in_parallel(_failing_pairs, jobs, question.n_jobs)))
+            else:
+                here = _failing_pairs(question, rows, stream, begin, until, block)
             found.append(here)
             rows = stop.open(rows, here, until)
             told = f"training models: {until} so far, {len(rows)} of {len(question)} rows open" if grows else None
@@ -99,26 +102,28 @@ def _failures(
     return Failures(draws, sure, np.searchsorted(rows, np.arange(len(question) + 1)))
 
 
-def drawn_blocks(question: Question, stream: Stream, stop: int, start: int = 0) -> Iterator[tuple[int, int, Floats]]:
+def drawn_blocks(
+    question: Question, stream: Stream, stop: int, start: int = 0, block: int = 0
+) -> Iterator[tuple[int, int, Floats]]:
     """Draws number `start` to `stop`, as many at a time as fit: the first and last of a block, and their directions."""
-    block = block_size(question)
+    block = block or block_size(question)
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
         yield begin, end, question.directions(stream, begin, end)
 
 
 def drawn_margins(
-    asked: Sequence[tuple[Question, Indices]], stream: Stream, start: int, stop: int
+    asked: Sequence[tuple[Question, Indices]], stream: Stream, start: int, stop: int, block: int = 0
 ) -> Iterator[tuple[int, int, Indices, Floats, Floats]]:
     """Margins of rows of questions on the same draws, block by block.
 
     Each block comes with the number of the question, of its first draw and of its rows, and the rows' bands.
     """
-    for begin, _, directions in drawn_blocks(asked[0][0], stream, stop, start):
+    for begin, _, directions in drawn_blocks(asked[0][0], stream, stop, start, block):
         for number, (question, rows) in enumerate(asked):
             for first in range(0, len(rows), ROWS):
                 some = rows[first : first + ROWS]
-                place = slice(None) if len(some) == len(question) else some
+                place = slice(None) if len(some) == len(question.X) else some
                 yield number, begin, some, question.margins(directions, place), question.band[place]
 
 
@@ -197,10 +202,10 @@ def _join(parts: list[_Part]) -> _Part:
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def _failing_pairs(question: Question, rows: Indices, stream: Stream, start: int, stop: int) -> _Part:
+def _failing_pairs(question: Question, rows: Indices, stream: Stream, start: int, stop: int, block: int) -> _Part:
     """Row and number of each draw whose margin is not clearly positive, and whether it is sure to fail."""
     found = [_NOTHING]
-    for _, begin, some, margins, band in drawn_margins([(question, rows)], stream, start, stop):
+    for _, begin, some, margins, band in drawn_margins([(question, rows)], stream, start, stop, block):
         good = margins > band  # written so that a NaN fails
         if not good.all():
             sample, column = np.nonzero(~good)
