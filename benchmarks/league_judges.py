@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--same-rows", action="store_true")
     asked = parser.parse_args()
     ground = league.Ground.of(asked.table, asked.kind, asked.seed, league.WHOLE["inputs"])
-    known, method = ground.refits(asked.process, (league.SEARCH, league.CERTIFY, 100)), league.METHODS[asked.method]
+    (known, judging), method = ground.refits(asked.process, 100), league.METHODS[asked.method]
     source = dict(league._variants(method.make(ground.base, known), True))[asked.knob]
     options = league._certifying(known) if method.certified else {"delta": 0}
     answer = league._generated(ground, source, options)[0]
@@ -38,11 +38,12 @@ def main() -> None:
     rows, seeds = rng.integers(0, len(X), (asked.refits, len(X))), rng.integers(0, 2**31, asked.refits).tolist()
     if asked.same_rows:
         rows = np.tile(np.arange(len(X)), (asked.refits, 1))
-    fresh = league.MODELS[asked.kind](X, y, rows, seeds, ground.tables.inputs)
+    fresh = league.MODELS[asked.kind](X, y, rows, seeds=seeds, feature_names=ground.tables.inputs)
     print(f"{asked.method} {asked.knob}, {asked.table}, {asked.kind}, seed {asked.seed}, {asked.process}")
-    refused = len(known.certify) - league.accepted_by(known.certify, points)
-    print(f"rows that 0, 1, ... of {len(known.certify)} certifying refits refuse: {np.bincount(refused).tolist()}")
-    judges = {f"{len(known.judge)} judges": known.judge, f"{len(fresh)} fresh refits": fresh}
+    certifying = known[league.SEARCH :]
+    refused = len(certifying) - league.accepted_by(certifying, points)
+    print(f"rows that 0, 1, ... of {len(certifying)} certifying refits refuse: {np.bincount(refused).tolist()}")
+    judges = {f"{len(judging)} judges": judging, f"{len(fresh)} fresh refits": fresh}
     for name, models in judges.items():
         share = league.accepted_by(models, points) / len(models)
         safe = f"{int((share >= 0.95).sum())} of {len(share)} rows at least 0.95"

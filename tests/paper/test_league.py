@@ -88,9 +88,9 @@ def test_refits_are_different_models_of_the_process(kind):
     assert (ground.base.margin(ground.tables.d1.X[ground.inputs], 1) < 0).all()
     margins = []
     for process in PROCESSES:
-        refits = ground.refits(process, (2, 3, 4))
-        assert [len(part) for part in (refits.search, refits.certify, refits.judge)] == [2, 3, 4]
-        margins += [m.margin(ground.tables.d1.X[:50], 1) for m in (*refits.search, *refits.certify, *refits.judge)]
+        known, judges = ground.refits(process, 4, known=5)
+        assert (len(known), len(judges)) == (5, 4)
+        margins += [m.margin(ground.tables.d1.X[:50], 1) for m in (*known, *judges)]
     assert len({row.tobytes() for row in np.array(margins)}) == 18
     assert ground.accuracy[1] > 0.65
 
@@ -99,14 +99,14 @@ def test_later_refits_know_d2(monkeypatch):
     seen = []
     real = league._fit_logistic
 
-    def watch(X, y, rows, seeds, names):
+    def watch(X, y, rows, **more):
         seen.append((len(X), rows.shape))
-        return real(X, y, rows, seeds, names)
+        return real(X, y, rows, **more)
 
     monkeypatch.setattr(league, "MODELS", {LINES: watch})
     ground = Ground.of("diabetes", LINES, 0, 3)
     for process in PROCESSES:
-        ground.refits(process, (1, 1, 1))
+        ground.refits(process, 1, known=2)
     assert seen == [(384, (1, 384)), (384, (3, 384)), (768, (3, 768))]
 
 
@@ -115,8 +115,8 @@ def test_a_unit_counts_what_the_judges_say():
     methods = {line["method"] for line in result["lines"]}
     assert methods == set(league.METHODS)
     ground = Ground.of("diabetes", LINES, 0, 2)
-    judges = {p: ground.refits(p, (league.SEARCH, league.CERTIFY, 20)).judge for p in PROCESSES}
-    known = league._generated(ground, league.METHODS["RNCE"].make(ground.base, None), {"delta": 0})[0]
+    judges = {p: ground.refits(p, 20)[1] for p in PROCESSES}
+    known = league._generated(ground, league.METHODS["RNCE"].make(ground.base, []), {"delta": 0})[0]
     points = ground.tables.space.coding.encode(known.numbers)
     line = next(line for line in result["lines"] if line["method"] == "RNCE")
     for process in PROCESSES:

@@ -4,24 +4,19 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
+import apas
 from apas._atomic import refusing, write_text
 from apas.cli import options
 from apas.cli.options import OfferOptions, group_options, optional, parse_spans, parse_target, pick_method, split_words
-from apas.cli.output import PAGE, cell, check_outputs, give, new_table, page, print_table
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_rows
 from apas.cli.rows import read_rows, whole_numbers
+from apas.cli.workers import workers
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
-
-if TYPE_CHECKING:
-    from apas.certification.calibration import Calibration
-    from apas.certification.max_shift.result import MaxShifts
-    from apas.certification.results import Certificates
-    from apas.counterfactuals.menu import Menu
-    from apas.counterfactuals.result import Counterfactuals
 
 #: By what evidence.
 CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
@@ -82,8 +77,6 @@ def certify_command(
 
     apas certify model.json --continue promises.json --samples 200000 --save further.json
     """
-    from apas import certify
-
     common.check_outputs(model, rows, further, beyond, space)
     if further is not None:
         given: dict[str, Any] = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage}
@@ -97,7 +90,7 @@ def certify_command(
     common.check_delta(delta)
     draws = {"coverage": coverage, "confidence": confidence, "samples": samples, "test": test}
     how = pick_method(method, **draws, time_limit=time_limit)
-    ask = _about_regions(region, beyond, sizes, space) or certify
+    ask = _about_regions(region, beyond, sizes, space) or apas.certify
     asked: dict[str, Any] = {"delta": delta, "method": how, "rng": seeds.pick(confidence)}
     without = {"derived": seeds.derived, "region": region, "beyond": beyond}
     common.answer(ask, print_certificates, model, rows, target, without, **asked)
@@ -105,38 +98,33 @@ def certify_command(
 
 def _about_regions(
     spans: list[str] | None, before: Path | None, sizes: int, space: Path | None
-) -> "Callable[..., Certificates] | None":
+) -> "Callable[..., apas.Certificates] | None":
     """How `certify` is asked about regions; None if it is not."""
     if not spans and before is None:
         if sizes != 1 or space is not None:
             raise InputError("`--sizes` and `--space` go with `--region` or `--beyond`; leave them out.")
         return None
-    from apas import Counterfactuals, FeatureSpace, Region, certify
+    known = None if space is None else apas.FeatureSpace.from_toml(space)
+    region = apas.Region(parse_spans(spans), beyond=before is not None, space=known, sizes=sizes)
 
-    known = None if space is None else FeatureSpace.from_toml(space)
-    region = Region(parse_spans(spans), beyond=before is not None, space=known, sizes=sizes)
-
-    def ask(net: Any, table: Any, *, target: Any, **more: Any) -> "Certificates":
-        if before is None:
-            return certify(net, table, target=target, region=region, **more)
-        inputs = read_rows(before, net, None if known is None else known.names)
-        offers = Counterfactuals.from_frame(net, inputs, table, target=target, space=known)
-        return certify(offers.model, offers, target=target, region=region, **more)
+    def ask(net: Any, table: Any, *, target: Any, **more: Any) -> "apas.Certificates":
+        if before is not None:
+            inputs = read_rows(before, net, None if known is None else known.names)
+            table = apas.Counterfactuals.from_frame(net, inputs, table, target=target, space=known)
+            net = table.model
+        return apas.certify(net, table, target=target, region=region, **more)
 
     return ask
 
 
 def _continue(model: Path, file: Path, samples: int | None, given: list[str], common: options.QuestionOptions) -> None:
     """Draw on for the rows of a certificate file that were left open."""
-    from apas import load_certificates
-    from apas.cli.workers import workers
-
     if samples is None:
         raise InputError("Missing option '--samples': say after how many draws in all to leave a row open.")
     given += [name for name, changed in common.changed().items() if changed]
     if given:
         raise InputError(f"`{given[0]}` goes without `--continue`, whose file has all that; leave it out.")
-    found = load_certificates(file)
+    found = apas.load_certificates(file)
     with workers(common.jobs, common.dask) as n_jobs:
         more = found.continued(n_samples=samples, model=common.read(model), n_jobs=n_jobs)
     give(more, print_certificates, as_json=common.as_json, save=common.save)
@@ -151,20 +139,19 @@ SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
 }
 
 
-def print_certificates(certificates: "Certificates") -> None:
+def print_certificates(certificates: "apas.Certificates") -> None:
     """Print a table of the verdicts and what they mean; numbers are rounded to the safe side."""
     colours = {"CERTIFIED": "green", "REFUTED": "red", "UNKNOWN": "yellow"}
-    some = certificates[:PAGE]
-    found = [c.evidence.to_dict() for c in some]
+    found = [c.evidence.to_dict() for c in certificates[:PAGE]]
     columns = next((SHOWN[e["kind"]] for e in found if e["kind"] in SHOWN), [])
+
+    def cells(i: int) -> list[Any]:
+        c, known = certificates[i], [(found[i].get(entry), write) for _, entry, write in columns]
+        values = ["-" if value is None else write(value) for value, write in known]
+        return [cell(c.verdict.name, colours[c.verdict.name]), c.target, exactly(c.delta), *values, c.reason]
+
     headings = [heading for heading, _, _ in columns]
-    table = new_table("row", "verdict", "target", "delta", *headings, "reason")
-    for index, c, evidence in zip(some.to_frame().index, some, found, strict=True):
-        verdict = cell(c.verdict.name, style=colours[c.verdict.name])
-        values = [(evidence.get(entry), write) for _, entry, write in columns]
-        cells = [cell("-" if value is None else write(value)) for value, write in values]
-        table.add_row(cell(index), verdict, cell(c.target), exactly(c.delta), *cells, cell(c.reason))
-    print_table(table, certificates.summary(), len(certificates))
+    print_rows(certificates, new_table("row", "verdict", "target", "delta", *headings, "reason"), cells)
 
 
 #: How to look for the largest shift with draws.
@@ -197,25 +184,24 @@ def max_shift_command(
 
     apas max-shift model.json rows.csv --target 1 --method cascade --jobs 2
     """
-    from apas import max_shift
-
     common.check_outputs(model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     asked: dict[str, Any] = {"method": how, "search": None if search is None else search.value, "limit": limit}
     asked["rng"] = seeds.pick(confidence)
-    common.answer(max_shift, print_max_shifts, model, rows, target, {"derived": seeds.derived}, **asked)
+    common.answer(apas.max_shift, print_max_shifts, model, rows, target, {"derived": seeds.derived}, **asked)
 
 
-def print_max_shifts(found: "MaxShifts") -> None:
+def print_max_shifts(found: "apas.MaxShifts") -> None:
     """Print a table of the answers and what they mean; numbers are rounded to the safe side."""
-    rounding = {"delta": at_least, "way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
-    table = new_table("row", right=tuple(rounding), no_wrap=True)
+    rounding = {"way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
+    table = new_table("row", right=("delta", *rounding), no_wrap=True)
     table.add_column("reason")
-    for (index, line), item in zip(found[:PAGE].to_frame().iterrows(), found, strict=False):
-        shown = [write(float(getattr(item, name))) for name, write in rounding.items()]
-        shown[0] = item.written()
-        table.add_row(cell(index), *shown, cell(line["reason"]))
-    print_table(table, found.summary(), len(found))
+
+    def cells(i: int) -> list[str]:
+        shown = [write(float(getattr(found[i], name))) for name, write in rounding.items()]
+        return [found[i].written(), *shown, found[i].reason]
+
+    print_rows(found, table, cells)
 
 
 @group_options
@@ -245,16 +231,14 @@ def calibrate_command(
 
     apas calibrate model.apas rejected.csv --target 1 --updates refits --grid 0.02,0.05,0.1 --space space.toml
     """
-    from apas import FeatureSpace, ObservedShifts, RetrainedModels, calibrate_delta, calibrate_offers
-
     check_outputs({"--save": save}, model, rows, background, space)
-    net, made = layers.read(model), RetrainedModels.load(updates)
+    net, made = layers.read(model), apas.RetrainedModels.load(updates)
     how: dict[str, Any] = {"coverage": coverage, "confidence": None if marginal else confidence, "rng": seed}
     if grid is None:
         if background is not None or space is not None:
             raise InputError("`--background` and `--space` go with `--grid`, for offers; leave them out.")
-        how["score"] = "max_shift" if others is None else ObservedShifts(RetrainedModels.load(others))
-        found = calibrate_delta(net, made, read_rows(rows, net), target=parse_target(target, net), **how)
+        how["score"] = "max_shift" if others is None else apas.ObservedShifts(apas.RetrainedModels.load(others))
+        found = apas.calibrate_delta(net, made, read_rows(rows, net), target=parse_target(target, net), **how)
     else:
         if others is not None:
             raise InputError("`--others` goes without `--grid`: offers are ordered by their delta; leave it out.")
@@ -262,28 +246,29 @@ def calibrate_command(
             deltas = [float(word) for word in split_words(grid)]
         except ValueError:
             raise InputError(f"`--grid` must be deltas such as 0.02,0.05,0.1, got {grid!r}.") from None
-        allowed = None if space is None else FeatureSpace.from_toml(space)
+        allowed = None if space is None else apas.FeatureSpace.from_toml(space)
         names = None if allowed is None else allowed.names
         known = None if background is None else whole_numbers(read_rows(background, net, names))
         how |= {"space": allowed, "background": known, "target": parse_target(target, net, predicted=False)}
-        found = calibrate_offers(net, read_rows(rows, net, names), made, deltas, **how)
+        found = apas.calibrate_offers(net, read_rows(rows, net, names), made, deltas, **how)
     give(found, print_calibration, as_json=as_json, save=save)
 
 
-def print_calibration(found: "Calibration") -> None:
+def print_calibration(found: "apas.Calibration") -> None:
     """Print a line per row, the delta and the claim."""
     table = new_table("row", "verdict", "target", found.claim.scored, "updates that break it")
     changes = [] if found.offers is None else list(found.offers[found.offers.found].changes())
     if changes:
         table.add_column("changes")
-    labels = found._labels()
-    for i in page(len(found), [not c.is_certified for c in found]):
-        index, c = labels[i], found[i]
-        told = [cell(c.verdict.name, style="green" if c.is_certified else "yellow"), cell(c.target)]
-        score = getattr(c.evidence, "score", None)
-        told += map(cell, ("-" if score is None else exactly(score), f"{c.evidence.failures} of {c.evidence.draws}"))
-        table.add_row(cell(index), *told, *map(cell, changes[i : i + 1]))
-    print_table(table, f"delta {exactly(found.delta)}. {found.summary()}", len(found))
+
+    def cells(i: int) -> list[Any]:
+        c, score = found[i], getattr(found[i].evidence, "score", None)
+        told = ["-" if score is None else exactly(score), f"{c.evidence.failures} of {c.evidence.draws}"]
+        verdict = cell(c.verdict.name, "green" if c.is_certified else "yellow")
+        return [verdict, c.target, *told, *changes[i : i + 1]]
+
+    summary = f"delta {exactly(found.delta)}. {found.summary()}"
+    print_rows(found, table, cells, summary, urgent=lambda c: not c.is_certified)
 
 
 #: Where candidates come from.
@@ -322,9 +307,6 @@ def generate_command(
 
     apas generate model.json rejected.csv --background train.csv --delta 0.05 --tolerance 0.02 --beyond
     """
-    from apas import generate
-    from apas.cli.workers import workers
-
     check_outputs({"--out": common.out, "--save": common.save}, model, rows, *offers.files)
     common.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
@@ -341,18 +323,18 @@ def generate_command(
         from apas.cli.stream import write_rows
 
         files = {"MODEL": model, "ROWS": rows, "--background": offers.background}
-        ask = partial(generate, net, background=asked.pop("background"))
+        ask = partial(apas.generate, net, background=asked.pop("background"))
         common.stream(ask, table, files, asked, counts="status", lines=k, size=8, write=write_rows)
         return
     asked |= {"time_limit": time_limit, "simultaneous": common.simultaneous}
     with workers(common.jobs, common.dask) as n_jobs:
-        found = generate(net, table.read(), n_jobs=n_jobs, **asked)
+        found = apas.generate(net, table.read(), n_jobs=n_jobs, **asked)
     if common.out is not None:
         _write_table(found, common.out)
     give(found, print_counterfactuals, as_json=common.as_json, save=common.save)
 
 
-def _write_table(found: "Counterfactuals", path: Path) -> None:
+def _write_table(found: "apas.Counterfactuals", path: Path) -> None:
     """The counterfactuals as a table in raw units, beside the row they belong to and how the search ended."""
     from apas.display.tables import csv_text
 
@@ -363,16 +345,17 @@ def _write_table(found: "Counterfactuals", path: Path) -> None:
         write_text(path, csv_text(frame))
 
 
-def print_counterfactuals(found: "Counterfactuals") -> None:
+def print_counterfactuals(found: "apas.Counterfactuals") -> None:
     """Print what each counterfactual changes, what it costs and what was certified."""
     colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
-    table = new_table("row", "rank", "status", "target", "cost", "changes", "reason")
-    for (index, changes), item in zip(found[:PAGE].to_frame()["changes"].items(), found, strict=False):
-        status = cell(item.status.name, style=colours[item.status.name])
+    changes = list(found[:PAGE].changes())
+
+    def cells(i: int) -> list[Any]:
+        item, status = found[i], found[i].status.name
         cost = f"{item.cost:.4g}" if item.is_found else "-"
-        told = (cell(value) for value in (item.target, cost, changes, item.reason))
-        table.add_row(cell(index), str(item.rank), status, *told)
-    print_table(table, found.summary(), len(found))
+        return [item.rank, cell(status, colours[status]), item.target, cost, changes[i], item.reason]
+
+    print_rows(found, new_table("row", "rank", "status", "target", "cost", "changes", "reason"), cells)
 
 
 @group_options
@@ -405,9 +388,6 @@ def menu_command(
 
     apas menu model.json rejected.csv --space space.toml --delta 0.05 --beyond --out menu.html --save promises.json
     """
-    from apas import menu, save_certificates
-    from apas.cli.workers import workers
-
     check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
     movement.check_delta(delta)
     how = pick_method(options.MethodName.sampling, coverage=coverage, confidence=confidence, samples=samples)
@@ -416,21 +396,22 @@ def menu_command(
     chosen: dict[str, Any] = {"features": None if features is None else split_words(features), "size": size}
     with workers(jobs, dask) as n_jobs:
         claimed: dict[str, Any] = {"shifts": movement.pick(), "method": how, "n_jobs": n_jobs, "rng": seed}
-        found = menu(net, table.read(), delta, **about, **chosen, **claimed, time_limit=time_limit)
+        found = apas.menu(net, table.read(), delta, **about, **chosen, **claimed, time_limit=time_limit)
     if out is not None:
         with refusing("`--out` cannot be written"):
             write_text(out, found.to_html())
     if save is not None:
-        save_certificates(found.offers, save)
+        apas.save_certificates(found.offers, save)
     give(found, print_menu, as_json=as_json)
 
 
-def print_menu(found: "Menu") -> None:
+def print_menu(found: "apas.Menu") -> None:
     """Print what each set of features can do for each applicant."""
     colours = {"OFFER": "green", "UNREACHABLE": "red", "FRAGILE": "red", "OPEN": "yellow"}
-    table = new_table("row", "features", "status", "cost", "offer, or why there is none")
-    for index, item in zip(found[:PAGE].to_frame().index, found, strict=False):
+
+    def cells(i: int) -> list[Any]:
+        item, status = found[i], found[i].status.name
         cost = "-" if item.offer is None else f"{item.cost:.4g}"
-        status = cell(item.status.name, style=colours[item.status.name])
-        table.add_row(cell(index), cell(", ".join(item.features)), status, cost, cell(item.changes or item.reason))
-    print_table(table, found.summary(), len(found))
+        return [", ".join(item.features), cell(status, colours[status]), cost, item.changes or item.reason]
+
+    print_rows(found, new_table("row", "features", "status", "cost", "offer, or why there is none"), cells)

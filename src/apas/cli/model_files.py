@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
+import apas
 from apas.cli import options
 from apas.cli.options import group_options, optional, split_words
 from apas.cli.output import cell, check_outputs, give, new_table, print_json, print_line, print_table
@@ -16,9 +17,6 @@ from apas.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from apas.models.base import Model
-    from apas.shifts.distance import ShiftReport
 
 
 @group_options
@@ -43,7 +41,7 @@ def shift_command(
     give(report, print_report, as_json=as_json)
 
 
-def print_report(report: "ShiftReport") -> None:
+def print_report(report: "apas.ShiftReport") -> None:
     """Print a table of distances, rounded up, and what they mean."""
     table = new_table("layer", "kind", right=("size", *(f"p = {p:g}" for p in report.norms)))
     frame = report.to_frame()
@@ -74,18 +72,14 @@ def convert_command(
 
     apas convert model.pt model.safetensors --activation relu --output sigmoid
     """
-    from apas import load_model, save_model
     from apas.models.digest import model_digest
 
     check_outputs({"TARGET": target}, source)
-    said: dict[str, Any] = {
-        "threshold": threshold,
-        "classes": None if classes is None else [_label(word) for word in split_words(classes)],
-        "feature_names": None if feature_names is None else split_words(feature_names),
-    }
-    model = layers.read(source, **said)
-    save_model(model, target)
-    written = load_model(target)
+    labels = None if classes is None else [_label(word) for word in split_words(classes)]
+    names = None if feature_names is None else split_words(feature_names)
+    model = layers.read(source, threshold=threshold, classes=labels, feature_names=names)
+    apas.save_model(model, target)
+    written = apas.load_model(target)
     digest = model_digest(written)
     if digest != model_digest(model):
         raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
@@ -128,10 +122,9 @@ def retrain_command(
 
     apas retrain model.apas train.csv --target approved --folder refits --when month --window 12
     """
-    from apas import load_model, retrain
     from apas.models.base import FromEstimator, offers
 
-    read = load_model(model)
+    read = apas.load_model(model)
     if not offers(read, FromEstimator):
         raise InputError(
             f"`MODEL` must hold a classifier with its settings to be trained anew, but {model} holds numbers alone; "
@@ -139,7 +132,7 @@ def retrain_command(
         )
     table, labels, periods = _read_table(data, read, target, when)
     kept = None if keep is None else keep.value
-    made = retrain(
+    made = apas.retrain(
         read, table, labels, n_models=models, bootstrap=bootstrap, fraction=fraction, when=periods, window=window,
         keep=kept, n_jobs=1 if jobs is None else jobs, rng=seed, folder=folder,
     )  # fmt: skip
@@ -150,7 +143,7 @@ def retrain_command(
         print_line(f"{folder}: {len(made)} models, {made.process} (seed {made.entropy})")
 
 
-def _read_table(data: Path, model: "Model", target: str, when: str | None) -> "tuple[DataFrame, Any, Any]":
+def _read_table(data: Path, model: "apas.Model", target: str, when: str | None) -> "tuple[DataFrame, Any, Any]":
     """Rows in the model's columns, their classes as the model has them, and their periods."""
     from apas.models.base import Named, offers
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 
+import apas
 from apas.cli.output import STREAMED, check_outputs, give
 from apas.cli.rows import as_numbers, is_number, open_table, read_rows, whole_numbers
+from apas.cli.workers import workers
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from apas.certification.question import Method
-    from apas.models.base import Model
-    from apas.shifts.base import ShiftSet
 
 
 def split_words(text: str) -> list[str]:
@@ -33,7 +33,7 @@ def split_words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-def parse_target(text: str, model: "Model", *, predicted: bool = True) -> Any:
+def parse_target(text: str, model: "apas.Model", *, predicted: bool = True) -> Any:
     """The class that is written as `text`; or "predicted", if that may be asked for."""
     matches = [label for label in model.classes if str(label) == text]
     if matches:
@@ -95,8 +95,6 @@ Kind = StrEnum("Kind", "weight bias")
 
 def pick_method(name: StrEnum, **options: float | str | None) -> "Method | str":
     """What the library takes as its method; an option that does not go with it is refused."""
-    from apas import Cascade, Enumeration, Exact, Sampling
-
     given: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
     for option in given:
         fitting = [method for method in GOES_WITH[option] if method in type(name).__members__]
@@ -106,15 +104,15 @@ def pick_method(name: StrEnum, **options: float | str | None) -> "Method | str":
     if name == "sampling":
         if "samples" in given:
             given["n_samples"] = given.pop("samples")
-        return Sampling(**given)
+        return apas.Sampling(**given)
     if name == "enumeration":
-        return Enumeration(**given)
+        return apas.Enumeration(**given)
     if not given:
         return str(name)
-    exact = Exact(**given)
+    exact = apas.Exact(**given)
     if name == "exact":
         return exact
-    return Cascade(*(exact if getattr(m, "name", "") == exact.name else m for m in Cascade().methods))
+    return apas.Cascade(*(exact if getattr(m, "name", "") == exact.name else m for m in apas.Cascade().methods))
 
 
 def optional(help: str, otherwise: str = "none", default: Any = None) -> Any:
@@ -175,11 +173,9 @@ class OfferOptions:
         """What is read."""
         return self.background, self.space
 
-    def open(self, net: "Model", rows: Path) -> tuple[Any, dict[str, Any]]:
+    def open(self, net: "apas.Model", rows: Path) -> tuple[Any, dict[str, Any]]:
         """The table of a file, which can be read in blocks, and what the library takes besides."""
-        from apas import FeatureSpace
-
-        space = None if self.space is None else FeatureSpace.from_toml(self.space)
+        space = None if self.space is None else apas.FeatureSpace.from_toml(self.space)
         names = None if space is None else space.names
         table = open_table(rows, net, names)
         known = None if self.background is None else whole_numbers(read_rows(self.background, net, names))
@@ -195,13 +191,11 @@ class LayerOptions:
     activation: str | None = optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")
     output: str | None = optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")
 
-    def read(self, path: Path, **said: Any) -> "Model":
+    def read(self, path: Path, **said: Any) -> "apas.Model":
         """Read a model file."""
-        from apas import load_model
-
         names: Any = None if self.activation is None else split_words(self.activation)
         activation = names[0] if names and len(names) == 1 else names
-        return load_model(path, activation=activation, output=self.output, **said)
+        return apas.load_model(path, activation=activation, output=self.output, **said)
 
 
 @dataclass(eq=False, repr=False)
@@ -214,15 +208,13 @@ class SeedOptions:
 
     def pick(self, confidence: float | None) -> Any:
         """What the library takes as its `rng`, beside this confidence."""
-        from apas import DerivedSeed
-
         if self.bits is not None and not self.derived:
             raise InputError("`--bits` goes with `--derived`; leave it out.")
         why = {"--seed": "leaves nothing to choose", "--confidence": "has a risk of 2^-64, or what `--bits` says"}
         given = [name for name, value in zip(why, (self.seed, confidence), strict=True) if value is not None]
         if given and self.derived:
             raise InputError(f"`{given[0]}` goes without `--derived`, which {why[given[0]]}; leave one of them out.")
-        return DerivedSeed(*([] if self.bits is None else [self.bits])) if self.derived else self.seed
+        return apas.DerivedSeed(*([] if self.bits is None else [self.bits])) if self.derived else self.seed
 
 
 @dataclass(eq=False, repr=False)
@@ -239,26 +231,24 @@ class ShiftOptions:
         if delta is None and self.refits is None:
             raise InputError("Missing option '--delta': say how far the parameters may move, or name `--refits`.")
 
-    def pick(self) -> "ShiftSet":
+    def pick(self) -> "apas.ShiftSet":
         """The set of shifts that is asked for."""
-        from apas import LinfShifts, LpShifts, ObservedShifts, RetrainedModels, SparseShifts
-
         if self.refits is not None:
             if self.relative or self.only is not None or self.shifts != "linf":
                 raise InputError("`--refits` goes without `--shifts`, `--relative` and `--only`; leave them out.")
-            return ObservedShifts(RetrainedModels.load(self.refits))
+            return apas.ObservedShifts(apas.RetrainedModels.load(self.refits))
         kinds, number = ("weight", "bias") if self.only is None else (self.only.value,), self.shifts.partition(":")[2]
         if self.shifts == "linf":
-            return LinfShifts(relative=self.relative, kinds=kinds)
+            return apas.LinfShifts(relative=self.relative, kinds=kinds)
         if re.fullmatch(r"sparse:\d{1,9}", self.shifts):
-            return SparseShifts(int(number), relative=self.relative, kinds=kinds)
+            return apas.SparseShifts(int(number), relative=self.relative, kinds=kinds)
         if not re.fullmatch(r"l[12]|lp:\d{1,9}(\.\d{1,9})?", self.shifts):
             told = "linf, l1, l2, lp:P or sparse:N, such as lp:0.5 or sparse:5"
             raise InputError(f"`--shifts` must be {told}, got {reprlib.repr(self.shifts)}.")
         if self.relative:
             told = "`--relative` goes with `--shifts linf` or `sparse:N`"
             raise InputError(f"{told}, got `--shifts {self.shifts}`; leave it out.")
-        return LpShifts(float(number or self.shifts[1:]), kinds=kinds)
+        return apas.LpShifts(float(number or self.shifts[1:]), kinds=kinds)
 
 
 @dataclass(eq=False, repr=False)
@@ -316,8 +306,6 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
         self, ask: Any, show: Any, model: Path, rows: Path, target: str, without: dict[str, Any], **more: Any
     ) -> None:
         """Ask about the rows of a file, save what was found, and print it; `without` does not go with blocks."""
-        from apas.cli.workers import workers
-
         in_blocks, shifts, net = self.streams(**without, **self.whole()), self.pick(), self.read(model)
         asked = {"target": parse_target(target, net), "shifts": shifts, **more}
         if in_blocks:

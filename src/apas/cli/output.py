@@ -66,19 +66,11 @@ def cell(value: Any, style: str = "") -> "Text":
     """A cell of a table whose text may come from a file: no markup, no line breaks, nothing that a terminal obeys."""
     from rich.text import Text
 
-    return Text(for_terminal(str(value)), style)
+    return value if isinstance(value, Text) else Text(for_terminal(str(value)), style)
 
 
 #: How many rows a table shows: the first of thousands say as much, and printing all took longer than certifying them.
 PAGE = 50
-
-
-def page(count: int, urgent: Sequence[bool] = ()) -> list[int]:
-    """Which of `count` rows a table shows, in their order: those that are `urgent` rather than others."""
-    if count <= PAGE:
-        return list(range(count))
-    ranked = sorted(range(count), key=lambda i: not urgent[i]) if urgent else range(count)
-    return sorted(ranked[:PAGE])
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -159,3 +151,19 @@ def print_table(table: "Table", summary: str, rows: int = 0) -> None:
         summary = f"The table shows {PAGE} of {rows} rows; --json prints all of them.\n{summary}"
     for line in summary.split("\n"):
         console.print(cell(line), soft_wrap=not watched)
+
+
+def print_rows(
+    found: Any,
+    table: "Table",
+    cells: Callable[[int], Sequence[Any]],
+    summary: str = "",
+    *,
+    urgent: Callable[[Any], bool] = lambda item: False,
+) -> None:
+    """Print a table of rows by their names, of many a page: those that are `urgent` rather than others."""
+    rows, labels = range(len(found)), found._labels()
+    ranked = sorted(rows, key=lambda i: not urgent(found[i])) if len(rows) > PAGE else rows
+    for i in sorted(ranked[:PAGE]):
+        table.add_row(cell(labels[i]), *map(cell, cells(i)))
+    print_table(table, summary or found.summary(), len(rows))

@@ -7,24 +7,30 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Argument, Option
 
+import apas
 from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.options import group_options, optional, parse_pairs
-from apas.cli.output import cell, check_outputs, give, json_rows, new_table, page, print_json, print_line, print_table
+from apas.cli.output import (
+    PAGE,
+    cell,
+    check_outputs,
+    give,
+    json_rows,
+    new_table,
+    print_json,
+    print_line,
+    print_rows,
+    print_table,
+)
 from apas.display.numbers import exactly
 from apas.errors import InputError
-
-if TYPE_CHECKING:
-    from apas.contracts.audit import AuditReport
-    from apas.contracts.verify import VerifyReport
-
-CHECK_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
 
 @dataclass(eq=False, repr=False)
@@ -65,31 +71,30 @@ def verify_command(
 
     Example:  apas verify promises.json model.json
     """
-    from apas import FeatureSpace, RetrainedModels, verify
-
     for name, value in (("--seed", seed), ("--samples", checks.samples)):
         if value is not None and not checks.fresh:
             raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
     net = layers.read(model)
-    bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    read = (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)] for path in models or ())
-    report = verify(certificates, bound, models=[m for several in read for m in several], rng=seed, **vars(checks))
+    bound = net if space is None else apas.FeatureSpace.from_toml(space).bind(net)
+    read = (apas.RetrainedModels.load(path) if path.is_dir() else [layers.read(path)] for path in models or ())
+    report = apas.verify(certificates, bound, models=[m for several in read for m in several], rng=seed, **vars(checks))
     give(report, print_checks, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
 
-def print_checks(report: "VerifyReport") -> None:
+def print_checks(report: "apas.VerifyReport") -> None:
     """Print a line per statement with what it claims, the sets that its delta is a size in, and what they come to."""
     columns = ("row", "statement", "claimed", "target", "delta", "coverage", "confidence", "check", "reason")
-    table = new_table(*columns)
-    labels = report._labels()
-    for i in page(len(report), [line.check.name != "HOLDS" for line in report]):
-        label, line = labels[i], report[i]
+    colours = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
+
+    def cells(i: int) -> list[Any]:
+        line = report[i]
         told = (line.target, exactly(line.delta), exactly(line.coverage), line.sureness())
-        check = cell(line.check.value, style=CHECK_COLOURS[line.check.name])
-        table.add_row(cell(label), cell(line.statement), cell(line.claimed), *map(cell, told), check, cell(line.reason))
+        return [line.statement, line.claimed, *told, cell(line.check.value, colours[line.check.name]), line.reason]
+
     sets = [f"Set: {words}." for words in dict.fromkeys(line.shifts for line in report)]
-    print_table(table, "\n".join([*sets, *report.notes, report.summary()]), len(report))
+    summary = "\n".join([*sets, *report.notes, report.summary()])
+    print_rows(report, new_table(*columns), cells, summary, urgent=lambda line: line.check.name != "HOLDS")
 
 
 @dataclass(eq=False, repr=False)
@@ -109,23 +114,17 @@ class AuditOptions(options.LayerOptions):
 
     def arguments(self) -> dict[str, Any]:
         """What `audit` takes besides the models."""
-        from apas import FeatureSpace
-
-        space = None if self.space is None else FeatureSpace.from_toml(self.space)
+        space = None if self.space is None else apas.FeatureSpace.from_toml(self.space)
         return {"validity_only": self.validity_only, "space": space, "repairs": not self.no_repairs}
 
-    def finish(self, report: "AuditReport") -> NoReturn:
+    def finish(self, report: "apas.AuditReport") -> NoReturn:
         """Write the files that were asked for, print the report, and end with its exit code."""
         for path, text in ((self.markdown, report.to_markdown), (self.junit, report.to_junit)):
-            if path is None:
-                continue
-            with refusing(f"{path} cannot be written"):
-                write_text(path, text())
+            if path is not None:
+                with refusing(f"{path} cannot be written"):
+                    write_text(path, text())
         give(report, print_audit, as_json=self.as_json)
         raise typer.Exit(report.exit_code)
-
-
-OUTCOME_COLOURS = {"HELD": "green", "NOT_PROMISED": "yellow", "OPEN": "yellow"}
 
 
 @options.group_options
@@ -143,34 +142,34 @@ def audit_command(
 
     Example:  apas audit promises.json new.json --base model.json
     """
-    from apas import audit
-
     how.check_outputs(certificates, new_model, base, out=where.out)
     in_blocks = where.streams(json=how.as_json, markdown=how.markdown, junit=how.junit)
     if not in_blocks and (where.out or where.jobs or where.dask):
         raise InputError("`--jobs` and `--dask` of audit go with `--out`, whose file must end in .jsonl or .parquet.")
     new, old = (None if path is None else how.read(path) for path in (new_model, base))
     if not in_blocks:
-        how.finish(audit(certificates, new, base=old, **how.arguments()))
+        how.finish(apas.audit(certificates, new, base=old, **how.arguments()))
     from apas.cli.stream import StoredRows, write_rows
 
     files = {"CERTIFICATES": certificates, "NEW_MODEL": new_model, "--base": base}
-    ask, written = partial(audit, new_model=new, base=old), {"counts": "outcome", "size": 2048, "write": write_rows}
-    counts = where.stream(ask, StoredRows(certificates), files, how.arguments(), **written)
+    source, ask = StoredRows(certificates), partial(apas.audit, new_model=new, base=old)
+    counts = where.stream(ask, source, files, how.arguments(), counts="outcome", size=2048, write=write_rows)
     raise typer.Exit(int(any(word.startswith("BROKEN") for word in counts)))
 
 
-def print_audit(report: "AuditReport") -> None:
+def print_audit(report: "apas.AuditReport") -> None:
     """Print a line per row, what repairs the broken ones, and what it all comes to."""
-    table = new_table("row", "outcome", "delta", "reason")
-    labels = report._labels()
-    for i in page(len(report), [row.outcome.name not in OUTCOME_COLOURS for row in report]):
-        label, row = labels[i], report[i]
-        outcome = cell(row.outcome.name, style=OUTCOME_COLOURS.get(row.outcome.name, "red"))
-        table.add_row(cell(label), outcome, exactly(row.delta), cell(row.reason))
+    colours = {"HELD": "green", "NOT_PROMISED": "yellow", "OPEN": "yellow"}
+
+    def cells(i: int) -> list[Any]:
+        row, outcome = report[i], report[i].outcome.name
+        said = cell(row.reason)
         if row.repair is not None:
-            table.add_row("", "", "", cell(f"nearest repair: {row.repair}"))
-    print_table(table, "\n".join([report.summary(), *report.notes]), len(report))
+            said.append("\n").append_text(cell(f"nearest repair: {row.repair}"))
+        return [cell(outcome, colours.get(outcome, "red")), exactly(row.delta), said]
+
+    summary, table = "\n".join([report.summary(), *report.notes]), new_table("row", "outcome", "delta", "reason")
+    print_rows(report, table, cells, summary, urgent=lambda row: row.outcome.name not in colours)
 
 
 def read_references(path: Path | None, column: str | None) -> list[str] | None:
@@ -241,16 +240,15 @@ def add_command(
 
     Example:  apas ledger add ledger.db promises.json --references applicants.txt
     """
-    from apas import Ledger, load_certificates
     from apas.contracts.ledger import checked_promises
 
     check_outputs({"LEDGER": _file(ledger)}, certificates, references)
     names = read_references(references, reference_column)
     # before the ledger is opened: a refusal must not leave an empty one behind
     checked_promises(certificates, names, expires, datetime.now(UTC).date().isoformat())
-    with Ledger(ledger, trust_clock=trust_clock) as book:
+    with apas.Ledger(ledger, trust_clock=trust_clock) as book:
         done = book.add(certificates, names, expires=expires)
-    never = int((~load_certificates(certificates).valid_today).sum())
+    never = int((~apas.load_certificates(certificates).valid_today).sum())
     if as_json:
         print_json({**done._asdict(), "not_valid_today": never})
         return
@@ -277,12 +275,9 @@ def list_command(
 
     apas ledger list ledger.db --digest 3F2A-91BC-77D0
     """
-    from apas import Ledger
-
     if digest and history is not None:
         raise InputError("`--digest` goes without `--history`, which asks for a reference; leave one of them out.")
-
-    with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
+    with apas.Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         chosen = None if state is None else state.value
         frame = book.to_frame(chosen, digest=digest) if history is None else book.history(history)
     if as_json:
@@ -293,7 +288,7 @@ def list_command(
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = new_table(*short.columns)
-    for line in short.iloc[page(len(short))].itertuples(index=False):
+    for line in short.head(PAGE).itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
     parts = ", ".join(f"{n} {name}" for name, n in counts.items())
@@ -320,13 +315,11 @@ def ledger_audit_command(
 
     Example:  apas ledger audit ledger.db new.json --base model.json --dry-run
     """
-    from apas import Ledger
-
     file = _file(ledger)
     own = [] if file is None else [file, *(file.with_name(file.name + ending) for ending in BESIDE)]
     how.check_outputs(own, new_model, base)
     new, *old = (how.read(path) for path in (new_model, *(base or ())))
-    with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
+    with apas.Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         report = book.audit(new, base=old or None, record=not dry_run, strict=strict, **how.arguments())
     how.finish(report)
 
@@ -344,9 +337,7 @@ def retire_command(
 
     Example:  apas ledger retire ledger.db A-17 A-18 --as honoured
     """
-    from apas import Ledger
-
-    with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
+    with apas.Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         closed = book.retire(references, outcome.value, digest=digest)
     if as_json:
         print_json({"retired": closed, "as": outcome.value})
@@ -419,11 +410,9 @@ def letter_command(
 
     apas letter promises.json --template own.html -o letters
     """
-    from apas import write_letter
-
     said: dict[str, Any] = {"expires": expires, "answer": answer, "sender": sender, "template": template}
     said |= {"references": read_references(references, reference_column), "names": parse_pairs(name, "--name")}
-    pages = write_letter(certificates, folder, **said)
+    pages = apas.write_letter(certificates, folder, **said)
     if as_json:
         print_json({"format": "apas-letters", "pages": [str(path) for path in pages]})
         return

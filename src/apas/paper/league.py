@@ -9,10 +9,10 @@ methods offer is judged by 100 refits of each process; what was made for D1 also
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pandas as pd
@@ -48,14 +48,17 @@ RESAMPLES = 2000
 ENOUGH = 0.5  # what finds a row for fewer of the inputs is drawn hollow, and is on no frontier
 
 MOST_ROWS = 4000  # of a table
+#: Refits that methods know: to search with, and to certify on; with 93 of these one may refuse a row.
+SEARCH, CERTIFY = 40, 93
+KNOWN = SEARCH + CERTIFY
 #: The column of the label of tables that are cut into halves; 1 is wanted, or P.
 HALVED: Final[Mapping[str, str]] = {
     "diabetes": "Outcome", "no2": "binaryClass", "heloc": "RiskPerformance", "adult": "income", "compas": "score",
 }  # fmt: skip
 #: Tables on which methods may be tuned, and those that are run once.
 TUNED, HELD_OUT = ("diabetes", "no2", "heloc"), ("adult", "compas", "credit", "sba")
-NETWORK: Final = Recipe(12, 0.01, 32, 40, 0.0, 0)
-LINES, TREES, TOGETHER = "logistic regression", "XGBoost", 100
+NETWORK: Final = Recipe(12, 0.01, 32, 40, 0.0, 0)  # one hidden layer of 12 units, 40 passes of Adam
+LINES, TREES = "logistic regression", "XGBoost"
 
 
 def read_league_table(name: str, seed: int) -> Tables:
@@ -76,23 +79,17 @@ def _cut(part: Part, space: apas.FeatureSpace, seed: int) -> Part:
     return make_part(part.raw, part.y, space, np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2])
 
 
-Fit = Callable[[Floats, Integers, Integers, Sequence[int], tuple[str, ...]], list[Any]]
-
-
-def _fit_logistic(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
+def _fit_logistic(
+    X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: tuple[str, ...]
+) -> list[Any]:
     """Scikit-learn's logistic regression with its defaults, as a network without hidden units."""
     fitted = (LogisticRegression(max_iter=1000).fit(X[line], y[line]) for line in rows)
-    return [apas.FeedForward([m.coef_.T], [m.intercept_], feature_names=names) for m in fitted]
+    return [apas.FeedForward([m.coef_.T], [m.intercept_], feature_names=feature_names) for m in fitted]
 
 
-def _fit_networks(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
-    """Networks with one hidden layer of 12 units, 40 passes of Adam."""
-    parts = [slice(i, i + TOGETHER) for i in range(0, len(rows), TOGETHER)]
-    fitted = (fit_together(NETWORK, X, y, rows[part], seeds=seeds[part], feature_names=names) for part in parts)
-    return list(chain.from_iterable(fitted))
-
-
-def _fit_trees(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], names: tuple[str, ...]) -> list[Any]:
+def _fit_trees(
+    X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: tuple[str, ...]
+) -> list[Any]:
     """XGBoost, 50 trees of depth 4, each on 80 % of the rows."""
     from xgboost import XGBClassifier
 
@@ -101,15 +98,10 @@ def _fit_trees(X: Floats, y: Integers, rows: Integers, seeds: Sequence[int], nam
     return [apas.as_model(model.fit(X[line], y[line])) for model, line in zip(kinds, rows, strict=True)]
 
 
-MODELS: Final[Mapping[str, Fit]] = {LINES: _fit_logistic, "network": _fit_networks, TREES: _fit_trees}
-
-
-class Refits(NamedTuple):
-    """Models of one process: to search with, to certify on, and to judge, which nothing else sees."""
-
-    search: list[Any]
-    certify: list[Any]
-    judge: list[Any]
+#: What fits a model to each line of numbers of rows.
+MODELS: Final[Mapping[str, Callable[..., list[Any]]]] = {
+    LINES: _fit_logistic, "network": partial(fit_together, NETWORK), TREES: _fit_trees,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,20 +119,19 @@ class Ground:
         """Fit the base model to D1, and draw different rows that it refuses."""
         tables = read_league_table(table, seed)
         d1, names = tables.d1, tables.inputs
-        base = MODELS[kind](d1.X, d1.y, np.arange(len(d1))[None], [seed], names)[0]
+        base = MODELS[kind](d1.X, d1.y, np.arange(len(d1))[None], seeds=[seed], feature_names=names)[0]
         refused = np.flatnonzero(base.margin(d1.X, 1) < 0)
         different = refused[np.sort(np.unique(d1.X[refused], axis=0, return_index=True)[1])]
         return cls(tables, kind, seed, base, np.random.default_rng([seed, 3]).permutation(different)[:count])
 
-    def refits(self, process: str, counts: tuple[int, int, int]) -> Refits:
-        """Independent refits of a process."""
+    def refits(self, process: str, judges: int, known: int = KNOWN) -> tuple[list[Any], list[Any]]:
+        """Independent refits of a process: those that methods know, and those that judge, which nothing else sees."""
         parts = (self.tables.d1, self.tables.d2)[: 1 + PROCESSES.index(process)]
         X, y = np.vstack([p.X for p in parts]), np.concatenate([p.y for p in parts])
-        rng, total = np.random.default_rng([self.seed, 4 + PROCESSES.index(process)]), sum(counts)
+        rng, total = np.random.default_rng([self.seed, 4 + PROCESSES.index(process)]), known + judges
         rows, seeds = rng.integers(0, len(X), (total, len(X))), rng.integers(0, 2**31, total).tolist()
-        models = MODELS[self.kind](X, y, rows, seeds, self.tables.inputs)
-        a, b = counts[0], counts[0] + counts[1]
-        return Refits(models[:a], models[a:b], models[b:])
+        models = MODELS[self.kind](X, y, rows, seeds=seeds, feature_names=self.tables.inputs)
+        return models[:known], models[known:]
 
     @property
     def accuracy(self) -> tuple[float, float]:
@@ -155,8 +146,6 @@ def accepted_by(models: Sequence[Any], points: Floats) -> Integers:
     return np.asarray(np.sum([model.margin(points, 1) >= 0 for model in models], axis=0, dtype=np.int64))
 
 
-#: Refits to search with, and to certify on: with 93 of them one may refuse a row.
-SEARCH, CERTIFY = 40, 93
 CLAIM: Final = apas.Sampling(coverage=0.95, confidence=0.95, n_samples=CERTIFY)
 SECONDS = 300.0  # per row and method at most, by the clock: far more than any took; beyond it a row is not found
 WHOLE: Final[Mapping[str, Any]] = {"inputs": 25, "seeds": 3, "judges": 100, "knobs": True}
@@ -167,14 +156,10 @@ QUICK: Final[Mapping[str, Any]] = {"inputs": 4, "seeds": 1, "judges": 30, "table
 class LeagueMethod:
     """A line of the table: makes a source for the base model and, if it looks at refits, those of a process."""
 
-    make: Callable[[Any, Refits | None], Any]
+    make: Callable[[Any, list[Any]], Any]
     on_refits: bool = False
     certified: bool = False
     trees: bool = True  # whether it can explain trees
-
-
-def _all_refits(refits: Refits | None) -> list[Any]:
-    return [] if refits is None else [*refits.search, *refits.certify]
 
 
 #: A new method is a source in a file of its own and a line here.
@@ -189,8 +174,8 @@ METHODS: Final[Mapping[str, LeagueMethod]] = {
     "T-Rex": LeagueMethod(lambda base, _: TRex()),
     "RBR": LeagueMethod(lambda base, _: Rbr()),
     "ElliCE": LeagueMethod(lambda base, _: Ellice(), trees=False),
-    "BetaRCE": LeagueMethod(lambda base, refits: BetaRce(refits=_all_refits(refits)), on_refits=True),
-    "consensus": LeagueMethod(lambda base, refits: Consensus(refits=_all_refits(refits)), on_refits=True),
+    "BetaRCE": LeagueMethod(lambda base, refits: BetaRce(refits=refits), on_refits=True),
+    "consensus": LeagueMethod(lambda base, refits: Consensus(refits=refits), on_refits=True),
     "RobustOptimum alone": LeagueMethod(lambda base, _: apas.RobustOptimum(alone=True), on_refits=True, certified=True),
     "RobustOptimum": LeagueMethod(lambda base, _: apas.RobustOptimum(), on_refits=True, certified=True),
     "SpreadPath": LeagueMethod(lambda base, _: SpreadPath(), on_refits=True, certified=True),
@@ -219,12 +204,12 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 def explain(table: str, kind: str, seed: int, inputs: int, judges: int, knobs: bool) -> dict[str, Any]:
     """What every method offers for the inputs, and how it fares."""
     ground = Ground.of(table, kind, seed, inputs)
-    refits = {process: ground.refits(process, (SEARCH, CERTIFY, judges)) for process in PROCESSES}
-    lines, answers = zip(*_offers(ground, refits, knobs), strict=True)
+    known, judging = zip(*(ground.refits(process, judges) for process in PROCESSES), strict=True)
+    lines, answers = zip(*_offers(ground, dict(zip(PROCESSES, known, strict=True)), knobs), strict=True)
     space, found = ground.tables.space, [answer[answer.found] for answer in answers]
     points = [space.coding.encode(answer.numbers) for answer in found]
     together, ends = np.concatenate(points), np.cumsum([len(rows) for rows in points])[:-1]
-    accepted = {process: np.split(accepted_by(refits[process].judge, together), ends) for process in PROCESSES}
+    counts = [np.split(accepted_by(models, together), ends) for models in judging]
     inliers = np.split(lof(ground.tables.d1.X, together) if len(together) else np.empty(0), ends)
     for i, (line, answer) in enumerate(zip(lines, found, strict=True)):
         numbers, origins = answer.numbers, answer.origins
@@ -232,27 +217,27 @@ def explain(table: str, kind: str, seed: int, inputs: int, judges: int, knobs: b
         changed = share_changed(space.differences(numbers, origins)) if len(answer) else np.empty(0)
         costs = {"l1": apart, "cost": space.costs(numbers, origins, "l1"), "l0": changed, "lof": inliers[i]}
         line |= {"rows": np.flatnonzero(answers[i].found).tolist()}
-        line |= {"accepted": {process: counts[i].tolist() for process, counts in accepted.items()}}
+        line |= {"accepted": {process: each[i].tolist() for process, each in zip(PROCESSES, counts, strict=True)}}
         line |= {name: values.tolist() for name, values in costs.items()}
     about = {"table": table, "kind": kind, "seed": seed, "judges": judges, "inputs": len(ground.inputs)}
     return {**about, "accuracy": ground.accuracy, "lines": list(lines)}
 
 
-def _offers(ground: Ground, refits: Mapping[str, Refits], knobs: bool) -> Iterator[tuple[dict[str, Any], Any]]:
+def _offers(ground: Ground, refits: Mapping[str, list[Any]], knobs: bool) -> Iterator[tuple[dict[str, Any], Any]]:
     """What all methods that can explain the kind of model give for all inputs, by process, and what each is called."""
     for name, method in METHODS.items():
         if ground.kind == TREES and not method.trees:
             continue
         for process in PROCESSES if method.on_refits else (None,):
-            known = None if process is None else refits[process]
+            known = [] if process is None else refits[process]
             line = {"method": name, "certified": method.certified, "processes": [process] if process else [*PROCESSES]}
             for knob, variant in _variants(method.make(ground.base, known), knobs):
                 answer, seconds = _generated(ground, variant, _certifying(known) if method.certified else {"delta": 0})
                 yield {**line, "knob": knob, "seconds": seconds}, answer
 
 
-def _certifying(refits: Refits | None) -> dict[str, Any]:
-    listed = apas.ObservedShifts(_all_refits(refits), process="a refit on a bootstrap sample with a new seed")
+def _certifying(refits: list[Any]) -> dict[str, Any]:
+    listed = apas.ObservedShifts(refits, process="a refit on a bootstrap sample with a new seed")
     return {"delta": 1.0, "shifts": listed, "method": CLAIM}
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -202,6 +203,7 @@ def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
 #: scikit-learn's settings of Adam, its penalty, and when it stops: after more than so many passes without progress.
 BETAS, EPSILON, PENALTY = (0.9, 0.999), 1e-8, 1e-4
 TOLERANCE, PATIENCE = 1e-4, 10
+TOGETHER = 100  # so many small networks take hardly longer than one, most of whose time goes into calls
 CLIP: Final = float(np.finfo(np.float64).eps)  # probabilities are kept so far from 0 and 1 in the loss
 
 
@@ -209,6 +211,10 @@ def fit_together(
     recipe: Recipe, X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: Any = None
 ) -> list[apas.FeedForward]:
     """Train one network per line of `rows` as `fit` would on these rows."""
+    if len(rows) > TOGETHER:
+        parts = [slice(i, i + TOGETHER) for i in range(0, len(rows), TOGETHER)]
+        each = (fit_together(recipe, X, y, rows[p], seeds=seeds[p], feature_names=feature_names) for p in parts)
+        return list(chain.from_iterable(each))
     states = [np.random.RandomState(seed) for seed in seeds]
     flat = np.stack([_start(state, X.shape[1], recipe.hidden) for state in states])
     order = rows.copy()
@@ -225,8 +231,8 @@ def fit_together(
         going = going[stale[going] <= PATIENCE]
         if not going.size:
             break
-    parts = (training.parts(values[None]) for values in training.values)
-    return [apas.FeedForward([w[0], v[0]], [b[0, 0], c[0, 0]], feature_names=feature_names) for w, v, b, c in parts]
+    layers = (training.parts(values[None]) for values in training.values)
+    return [apas.FeedForward([w[0], v[0]], [b[0, 0], c[0, 0]], feature_names=feature_names) for w, v, b, c in layers]
 
 
 def _start(state: np.random.RandomState, inputs: int, hidden: int) -> Floats:
@@ -285,9 +291,6 @@ class _Training:
             values -= step * first / (np.sqrt(second) + EPSILON)
         self.values[going], self.first[going], self.second[going] = values, first, second
         return np.asarray(total / order.shape[1])
-
-
-TOGETHER = 100  # so many small networks take hardly longer than one, most of whose time goes into calls
 
 
 def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[apas.FeedForward]:
