@@ -91,7 +91,7 @@ class RowGrid:
 
 
 def _is_own(values: Floats, own: float) -> Bools:
-    return (values == own) | (np.isnan(values) & np.isnan(own))
+    return np.asarray((values == own) | (np.isnan(values) & np.isnan(own)))
 
 
 def _reachable(feature: Feature, grid: Grid, i: int, own: float, held: bool) -> Indices:
