@@ -21,9 +21,7 @@ _Asking = Generator[Candidate, float | None, str | None]
 HALVINGS, PARTS = 12, 8
 #: So many background rows are tried one by one as robust points; then the rank grows by a half each time.
 ONE_BY_ONE = 16
-LENGTHS = np.array(
-    [2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
-)  # of a ray from the input beyond the given point, in units of the way to that
+LENGTHS = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])  # of a ray from the input through the given point
 
 
 @dataclass(frozen=True, eq=False)
