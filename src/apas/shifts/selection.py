@@ -236,11 +236,9 @@ class ScaledShifts(ParameterShifts):
     def _factors(self, parameters: Parameters) -> Floats:
         factors = np.ones(len(parameters))
         if isinstance(self.scale, Mapping):
-            for key, factor in self.scale.items():
-                name = self._layer(parameters, key, "scale")
-                for layer, part in zip(parameters.layers, parameters.slices, strict=True):
-                    if layer == name:
-                        factors[part] = factor
+            by_layer = {self._layer(parameters, key, "scale"): factor for key, factor in self.scale.items()}
+            for layer, part in zip(parameters.layers, parameters.slices, strict=True):
+                factors[part] = by_layer.get(layer, 1.0)
         elif self.scale is not None:
             arrays: Any = self.scale
             shapes = [a.shape for a in arrays]
