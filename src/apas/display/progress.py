@@ -25,8 +25,8 @@ class Progress:
             from rich.console import Console
             from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
-            label, share = TextColumn("{task.description}"), TextColumn("{task.percentage:>3.0f} %")
-            columns = label, BarColumn(), share, TimeRemainingColumn()
+            name, share = TextColumn("{task.description}"), TextColumn("{task.percentage:>3.0f} %")
+            columns = name, BarColumn(), share, TimeRemainingColumn()
             self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()
             self._task = self._bar.add_task(self._label, total=self._total, completed=self.done)

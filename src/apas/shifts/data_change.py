@@ -247,8 +247,8 @@ class DataChange(ChangedTable):
             raise InputError(f"`categories` of DataChange {told}.") from None
         weights = None if self.class_weight is None else [[plain(k), float(v)] for k, v in self.class_weight.items()]
         table = data_digest(self.X, self.y, *(() if self.sample_weight is None else (self.sample_weight,)))
-        told = {**vars(self), "class_weight": weights, "rows": len(self.X), "table": table}
-        own["content"] = {name: as_json(told[name]) for name in SETTINGS}
+        settings = {**own, "class_weight": weights, "rows": len(self.X), "table": table}
+        own["content"] = {name: as_json(settings[name]) for name in SETTINGS}
 
     def bind(self, model: Any) -> LastLayer:
         """The table behind a model, which is read once; `Unsupported` if the last layer is no such classifier."""
