@@ -411,7 +411,9 @@ def test_an_audit_says_what_became_of_rows_together():
     ],
 )
 def test_an_address_of_something_else_is_refused_without_its_password(address, said):
-    with pytest.raises(apas.InputError, match="must be a.* address such as postgresql://user@host:5432/name") as refused:
+    with pytest.raises(
+        apas.InputError, match="must be a.* address such as postgresql://user@host:5432/name"
+    ) as refused:
         apas.Ledger(address)
     assert said in str(refused.value)
     assert "secret" not in str(refused.value)

@@ -261,7 +261,8 @@ def _without_password(url: str) -> str:
         place = f"{parts.hostname or 'localhost'}{'' if parts.port is None else f':{parts.port}'}"
     except ValueError:
         example = "postgresql://user@host:5432/name"
-        raise InputError(f"`path` of a ledger must be an address such as {example}; its host or port cannot be read.") from None
+        said = f"must be an address such as {example}; its host or port cannot be read"
+        raise InputError(f"`path` of a ledger {said}.") from None
     return f"postgresql://{'' if parts.username is None else parts.username + '@'}{place}{parts.path}"
 
 
