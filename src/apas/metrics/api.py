@@ -108,6 +108,11 @@ def _validity(given: MetricInputs) -> Columns:
     return {"valid": given.valid, **dict(zip(retrained_columns(len(later)), valid, strict=True))}
 
 
+def _robust_fraction(given: MetricInputs) -> Floats:
+    curves = robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
+    return np.array([curve.estimate[0] for curve in curves])
+
+
 Metric = Callable[[MetricInputs], Any]
 #: How each metric is computed: an entry per counterfactual that was found, or several such columns by name.
 METRICS: Mapping[str, Metric] = {
@@ -122,10 +127,7 @@ METRICS: Mapping[str, Metric] = {
     "delta_validity": lambda given: (
         certify(given.found.model, given.table, given.delta, method="interval", **given.shifted).certified
     ),
-    "robust_fraction": lambda given: [
-        curve.estimate[0]
-        for curve in robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
-    ],
+    "robust_fraction": _robust_fraction,
     "max_shift": lambda given: max_shift(given.found.model, given.table, rng=given.entropy, **given.shifted).deltas,
 }
 #: What a metric cannot do without, and what to pass.
