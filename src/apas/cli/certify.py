@@ -307,7 +307,7 @@ def generate_command(
 
     apas generate model.json rejected.csv --background train.csv --delta 0.05 --tolerance 0.02 --beyond
     """
-    check_outputs({"--out": common.out, "--save": common.save}, model, rows, *offers.files)
+    check_outputs({"--out": common.out, "--save": common.save}, model, rows, offers.background, offers.space)
     common.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     if delta == 0 and common.save is not None:
@@ -388,7 +388,7 @@ def menu_command(
 
     apas menu model.json rejected.csv --space space.toml --delta 0.05 --beyond --out menu.html --save promises.json
     """
-    check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
+    check_outputs({"--out": out, "--save": save}, model, rows, offers.background, offers.space)
     movement.check_delta(delta)
     how = pick_method(options.MethodName.sampling, coverage=coverage, confidence=confidence, samples=samples)
     net = layers.read(model)

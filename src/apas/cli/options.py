@@ -168,11 +168,6 @@ class OfferOptions:
     )
     beyond: bool = Option(False, "--beyond", help="Going further than told must be fine as well.")
 
-    @property
-    def files(self) -> tuple[Path | None, ...]:
-        """What is read."""
-        return self.background, self.space
-
     def open(self, net: "apas.Model", rows: Path) -> tuple[Any, dict[str, Any]]:
         """The table of a file, which can be read in blocks, and what the library takes besides."""
         space = None if self.space is None else apas.FeatureSpace.from_toml(self.space)

@@ -15,20 +15,9 @@ from typer import Argument, Option
 import apas
 from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
-from apas.cli import options
+from apas.cli import options, output
 from apas.cli.options import group_options, optional, parse_pairs
-from apas.cli.output import (
-    PAGE,
-    cell,
-    check_outputs,
-    give,
-    json_rows,
-    new_table,
-    print_json,
-    print_line,
-    print_rows,
-    print_table,
-)
+from apas.cli.output import cell, check_outputs, give, new_table, print_json, print_line, print_rows
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -282,19 +271,19 @@ def list_command(
         frame = book.to_frame(chosen, digest=digest) if history is None else book.history(history)
     if as_json:
         kind = "apas-ledger" if history is None else "apas-ledger-history"
-        print_json({"format": kind, "rows": json_rows(frame)})
+        print_json({"format": kind, "rows": output.json_rows(frame)})
         return
     frame = frame.astype(object).where(frame.notna(), None)
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = new_table(*short.columns)
-    for line in short.head(PAGE).itertuples(index=False):
+    for line in short.head(output.PAGE).itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
     parts = ", ".join(f"{n} {name}" for name, n in counts.items())
     what = "promise" if history is None else "event"
     said = f"{len(frame)} {what}{'' if len(frame) == 1 else 's'}{f': {parts}' if history is None and parts else ''}."
-    print_table(table, said, len(frame))
+    output.print_table(table, said, len(frame))
 
 
 @ledger_app.command("audit")

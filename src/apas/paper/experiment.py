@@ -81,10 +81,6 @@ def run_experiment(
     return ExperimentOutcome(tables, tuple(files), without, getattr(experiment, "left_out", str)())
 
 
-def _command(name: str, quick: bool) -> str:
-    return f"apas paper {name}{' --quick' if quick else ''}"
-
-
 @dataclass(frozen=True)
 class Entry:
     """An experiment, the module `apas.paper.NAME`."""
@@ -98,15 +94,11 @@ class Entry:
         return import_module(f"apas.paper.{self.name}")
 
 
-def _entries(page: str) -> tuple[Entry, ...]:
-    lines = package_table("experiments.csv")
-    return tuple(Entry(line["name"], line["title"], line["seeds"]) for line in lines if line["page"] == page)
-
-
+_ENTRIES: Final = {Entry(line["name"], line["title"], line["seeds"]): line for line in package_table("experiments.csv")}
 #: In the order in which they are run, and those that are no part of the paper's page. A new experiment is a module and
 #: a line of the table.
-EXPERIMENTS: Final = _entries("yes")
-BEYOND: Final = _entries("no")
+EXPERIMENTS: Final = tuple(entry for entry, line in _ENTRIES.items() if line["page"] == "yes")
+BEYOND: Final = tuple(entry for entry, line in _ENTRIES.items() if line["page"] == "no")
 
 
 def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, ...]:
@@ -135,7 +127,7 @@ class Section:
 
     def html(self, *, quick: bool) -> str:
         """The part of the page about it."""
-        command, settings = _command(self.entry.name, quick), _settings(self.units)
+        command, settings = f"apas paper {self.entry.name}{' --quick' * quick}", _settings(self.units)
         seeds = f" Seeds: {self.entry.seeds}." if self.entry.seeds else ""
         work = f"{len(self.units)} units of work. Settings: {settings}.{seeds}"
         lines = [
@@ -156,7 +148,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     """Write the page of a run into a folder, and what it was made with as Markdown besides; each in one step."""
     import pandas as pd
 
-    command = _command("all", quick)
+    command = f"apas paper all{' --quick' * quick}"
     links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
     program = [

@@ -203,11 +203,7 @@ def draw_reduction(hard: Reduction, ax: "Axes | None" = None) -> "Axes":
     for k, (column, kind) in enumerate(zip(names, ("input", "relu", "relu", "output"), strict=True)):
         biases = [f"{bias:.4g}" for bias in hard.model.biases[k - 1]] if k else [""]
         # of each variable p and q stand one above the other
-        order = (
-            [*(unit for i in range(n) for unit in (i, n + i)), *range(2 * n, 2 * n + m)]
-            if k == 2
-            else range(len(column))
-        )
+        order = [*np.arange(2 * n).reshape(2, n).T.flat, *range(2 * n, 2 * n + m)] if k == 2 else range(len(column))
         spaced = heights(len(column), max(1.0, (2 * n + m - 1) / max(1, len(column))))
         places = dict(zip(order, spaced, strict=True))
         layers.append([DrawnUnit(name, kind, places[i], biases[i]) for i, name in enumerate(column)])

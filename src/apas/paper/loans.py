@@ -115,16 +115,12 @@ def _round_to(x: Floats, unit: int, low: int, high: int) -> Integers:
 
 def _pick(u: Floats, *weights: Floats) -> Integers:
     """Draw one category per row with chances in proportion to the weights."""
-    level = u * sum(weights[1:], weights[0])
-    edge, code = np.zeros_like(u), np.zeros(u.shape, dtype=np.int64)
-    for weight in weights[:-1]:
-        edge = edge + weight
-        code += level > edge
-    return code
+    edges = np.cumsum(weights, axis=0)
+    return np.asarray((u * edges[-1] > edges[:-1]).sum(axis=0), dtype=np.int64)
 
 
 def _steps(x: Floats, *edges: float) -> Integers:
-    return np.asarray(np.sum([x > edge for edge in edges], axis=0), dtype=np.int64)
+    return np.asarray(np.digitize(x, edges, right=True), dtype=np.int64)
 
 
 def _people(words: Words, drift: float) -> dict[str, Any]:

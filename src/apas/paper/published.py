@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -229,14 +229,6 @@ PROTOTYPES: Final[Mapping[str, apas.Prototype]] = {
 }
 
 
-@runtime_checkable
-class Levelled(apas.CandidateSource, Protocol):
-    """A source that offers rows in levels, each of which asks for more than the one before."""
-
-    def levels(self, search: Search) -> Iterator[Level]:
-        """Rows in levels."""
-
-
 @dataclass(frozen=True, eq=False)
 class BaselineRun:
     """What a method gave for the inputs of a dataset."""
@@ -294,7 +286,8 @@ def run_baseline(
     if not isinstance(preparation, Preparation):
         got = type(preparation).__name__
         raise apas.InputError(f"`preparation` must be what apas.experiments.prepare gives, got {got}.")
-    if robust and not isinstance(source, Levelled):
+    levels: Any = getattr(source, "levels", None)  # each of which asks for more than the one before
+    if robust and levels is None:
         raise apas.InputError(
             f"`source` must have levels for a robust loop, as Wachter and Prototype have, got {source!r}."
         )
@@ -305,8 +298,7 @@ def run_baseline(
     rows, places = np.unique(space.numbers(X), axis=0, return_inverse=True)
     searches = [Search(task, i, row, WANTED) for i, row in enumerate(rows)]
     began = time.process_time()
-    levelled = source if robust and isinstance(source, Levelled) else None
-    found = np.stack([_best(preparation, levelled, s) if levelled else _first(source, s) for s in searches])
+    found = np.stack([_best(preparation, levels(s), s) if robust else _first(source, s) for s in searches])
     seconds = time.process_time() - began
     name = type(source).__name__ if method is None else method
     later = [later_network(preparation)] if retrained is None else list(retrained)
@@ -324,10 +316,10 @@ def _first(source: apas.CandidateSource, search: Search) -> Floats:
     return np.full_like(search.input, np.nan) if point is None else point
 
 
-def _best(preparation: Preparation, source: Levelled, search: Search) -> Floats:
+def _best(preparation: Preparation, levels: Iterator[Level], search: Search) -> Floats:
     """The row with the best certified bound, over the levels up to the first that has a certified one."""
     best, found = -np.inf, np.full_like(search.input, np.nan)
-    for level in source.levels(search):
+    for level in levels:
         if not len(level.points):
             continue
         X = search.task.encoded(level.points)

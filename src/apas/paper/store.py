@@ -126,11 +126,9 @@ class Store(AbstractContextManager["Store"]):
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        try:
+        with self._reading():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._base = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
-            raise self._refusal(error) from None
         try:
             with self._reading():
                 self._prepare()
@@ -157,17 +155,14 @@ class Store(AbstractContextManager["Store"]):
     def _number(self, query: str) -> int:
         return int(self._base.execute(query).fetchone()[0])
 
-    def _refusal(self, error: Exception) -> InputError:
-        why, wanted = getattr(error, "strerror", None) or error, "a file of results of `apas paper` or a new one"
-        return InputError(f"{str(self.path)!r} must be {wanted}, got {why}; name another.")
-
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """A file that was damaged, or is full or locked, is refused in one sentence."""
         try:
             yield
-        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:  # what JSON cannot be read from
-            raise self._refusal(error) from None
+        except (sqlite3.Error, OSError, ValueError, TypeError, RecursionError) as error:  # the last three are of JSON
+            why, wanted = getattr(error, "strerror", None) or error, "a file of results of `apas paper` or a new one"
+            raise InputError(f"{str(self.path)!r} must be {wanted}, got {why}; name another.") from None
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The result of a unit, or None if it is not done."""

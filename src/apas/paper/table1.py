@@ -26,7 +26,7 @@ from apas._typing import Bools, Floats
 from apas.certification.question import Method
 from apas.display.plots import save_figure
 from apas.metrics.distance import l0, l1, lof
-from apas.paper import Results, group_by, make_table, new_figure, package_table, published
+from apas.paper import Results, group_by, make_tables, new_figure, package_table, published
 from apas.paper.datasets import TABLES, files_of
 from apas.paper.networks import Preparation, prepare, refitted_networks
 from apas.paper.published import PROTOTYPES, WACHTERS, WANTED
@@ -128,12 +128,9 @@ def _encode(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
 
 #: What explains the inputs, by name; in the order of the table.
 METHODS: Final[Mapping[str, Callable[[Preparation, str, int], MethodPoints]]] = {
-    "MILP": _loop,
-    "Wachter": _baseline,
-    "Proto": _baseline,
-    "Wacht-R": _baseline,
-    "Proto-R": _baseline,
-} | {"MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum)}
+    "MILP": _loop, **dict.fromkeys(("Wachter", "Proto", "Wacht-R", "Proto-R"), _baseline),
+    "MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum),
+}  # fmt: skip
 #: Draws that estimate the share of the shifts under which an explanation stays valid, and their seed, which no method
 #: has.
 DRAWS, SEED = 10_000, 987_654_321
@@ -200,17 +197,13 @@ def _decimals(method: str, name: str, value: float | None) -> int:
     return 1
 
 
-def _shown(method: str, name: str, value: float | None) -> str:
-    return shown(value, _decimals(method, name, value))
-
-
 def _beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
     line = {"dataset": result["dataset"], "method": result["method"]}
     printed = PRINTED.get((result["dataset"], result["method"]), {})
     for title, (name, decimals) in COLUMNS.items():
         if name == "vm2_scratch":
             continue  # the published experiments have no such networks
-        line[title] = _shown(result["method"], name, result[name])
+        line[title] = shown(result[name], _decimals(result["method"], name, result[name]))
         if not name.endswith("_fraction"):
             theirs = printed.get("vm2" if title == f"VM2, {printed.get('later')}" else name)
             line[f"paper {title}"] = shown(theirs, decimals)
@@ -369,5 +362,5 @@ def tables(results: Results) -> dict[str, pd.DataFrame]:
         "table1-corrected": pd.DataFrame(averaged),
         "table1-seeds": pd.DataFrame([{name: r[name] for name in names} for r in corrected], columns=names),
         "table1-against": pd.DataFrame(against),
-        "table1-networks": make_table("table1-networks", [{**r["network"], **r} for r in networks]),
+        **make_tables({"table1-networks": [{**r["network"], **r} for r in networks]}),
     }
