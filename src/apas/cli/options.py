@@ -285,12 +285,6 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
         """What is about all rows together, and so does not go with blocks."""
         return {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
 
-    def changed(self) -> dict[str, bool]:
-        """Which of the options that say what is asked were given."""
-        told = {"--shifts": self.shifts != "linf", "--relative": self.relative, "--only": self.only is not None}
-        told |= {"--refits": self.refits is not None, "--simultaneous": self.simultaneous}
-        return {**told, "--out": self.out is not None, "--resume": self.resume}
-
     def check_outputs(self, *inputs: Path | None) -> None:
         """Refuse files to write that cannot be."""
         if self.out is not None and self.out.suffix.lower() not in STREAMED:

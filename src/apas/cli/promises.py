@@ -1,7 +1,6 @@
 """`apas verify`, `audit`, `ledger`, `report` and `letter`: what becomes of promises that were made."""
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -97,7 +96,7 @@ class AuditOptions(options.LayerOptions):
     markdown: Path | None = Option(None, help="Write the report to this Markdown file, too.")
     junit: Path | None = Option(None, help="Write the report to this JUnit XML file, too.")
 
-    def check_outputs(self, *inputs: Path | Sequence[Path] | None, out: Path | None = None) -> None:
+    def check_outputs(self, *inputs: Path | None, out: Path | None = None) -> None:
         """Refuse files to write that are among those that are read."""
         check_outputs({"--markdown": self.markdown, "--junit": self.junit, "--out": out}, *inputs, self.space)
 
@@ -306,8 +305,9 @@ def ledger_audit_command(
     """
     file = _file(ledger)
     own = [] if file is None else [file, *(file.with_name(file.name + ending) for ending in BESIDE)]
-    how.check_outputs(own, new_model, base)
-    new, *old = (how.read(path) for path in (new_model, *(base or ())))
+    models = [new_model, *(base or ())]
+    how.check_outputs(*own, *models)
+    new, *old = map(how.read, models)
     with apas.Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         report = book.audit(new, base=old or None, record=not dry_run, strict=strict, **how.arguments())
     how.finish(report)

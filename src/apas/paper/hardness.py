@@ -3,7 +3,7 @@
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,13 +42,13 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
     parts = [(c, i, n) for c, n in enumerate(SPARSE if quick else PARTS) for i in range(1 if quick else n)]
     both = [(b, c, n) for c, n in enumerate(FEW_COMPARED if quick else COMPARED) for b in ("paper's", "ours")]
     count = FEW if quick else COUNT
-    asked: list[tuple[Callable[..., dict[str, Any]], dict[str, Any]]] = [
-        *((decide_small, {"clauses": c, "first": i, "step": n}) for c, i, n in parts),
-        *((decide_random, {"variables": v, "clauses": c, "count": count, "seed": 0}) for v, c in RANDOM),
-        *((compare, {"construction": b, "clauses": c, "step": n}) for b, c, n in both),
-        *((check_lemmas, {"delta": delta}) for delta in DELTAS),
+    random = [{"variables": v, "clauses": c, "count": count, "seed": 0} for v, c in RANDOM]
+    return [
+        *(Unit("hardness", decide_small, {"clauses": c, "first": i, "step": n}) for c, i, n in parts),
+        *(Unit("hardness", decide_random, asked) for asked in random),
+        *(Unit("hardness", compare, {"construction": b, "clauses": c, "step": n}) for b, c, n in both),
+        *(Unit("hardness", check_lemmas, {"delta": delta}) for delta in DELTAS),
     ]
-    return [Unit("hardness", work, how) for work, how in asked]
 
 
 def small_formulas(clauses: int) -> Iterator[Formula]:

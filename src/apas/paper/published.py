@@ -177,6 +177,7 @@ class Loops:
     """What the loops found for the inputs that differ."""
 
     inputs: Floats
+    places: Integers  # where each input is among them
     times: Integers
     points: Mapping[str, Floats]
 
@@ -191,7 +192,7 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
     """Explain the inputs with one loop per test; all share the mixed-integer programs they solve."""
     network, space = preparation.network, preparation.tables.space
     task, source = Task(space.bind(network), space), apas.MilpSource(step=STEP)
-    rows, times = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_counts=True)
+    rows, places = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
     streams = [source.candidates(Search(task, i, row, 1)) for i, row in enumerate(rows)]
     found = {name: np.full((len(rows), network.n_features), np.nan) for name in tests}
     ended = np.zeros(len(rows), dtype=bool)
@@ -209,7 +210,7 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
                 passed = apas.certify(network, asked, preparation.delta, target=1, method=method).certified
             now = passed & np.isnan(found[name][waiting, 0])
             found[name][waiting[now]] = points[now]
-    return Loops(task.encoded(rows), times, found)
+    return Loops(task.encoded(rows), places.ravel(), np.bincount(places.ravel()), found)
 
 
 METRICS = ("validity", "l1", "l0", "lof", "delta_validity")

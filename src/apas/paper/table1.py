@@ -76,16 +76,11 @@ def refits_for(preparation: Preparation, part: str, count: int, *, seed: int) ->
     return refitted_networks(preparation, count, seed=10_000 + len(PARTS) * seed + PARTS.index(part))
 
 
-def _rows(preparation: Preparation) -> Any:
-    """The inputs that differ, in the units of the file, and where each input is among them."""
-    return np.unique(preparation.tables.space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
-
-
 def _loop(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     tests: dict[str, Method | str | None] = {"MILP": None, "MILP-R": "interval", APAS: published.PublishedSampling()}
-    places, began = _rows(preparation)[1], time.process_time()
-    found = published.published_loops(preparation, {method: tests[method]}).points[method]
-    return MethodPoints(found[places.ravel()], time.process_time() - began)
+    began = time.process_time()
+    loops = published.published_loops(preparation, {method: tests[method]})
+    return MethodPoints(loops.points[method][loops.places], time.process_time() - began)
 
 
 def _baseline(preparation: Preparation, method: str, seed: int) -> MethodPoints:
@@ -103,7 +98,6 @@ def _roar(preparation: Preparation, method: str, seed: int) -> MethodPoints:
 
 def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     """For a box of shifts, or for networks trained from scratch, of which some are searched and others certify."""
-    rows, places = _rows(preparation)
     shifts: apas.ShiftSet | str = "linf"
     delta: float | None = (1.5 if method == WIDER else 1.0) * preparation.delta
     if method == RETRAINED:
@@ -112,6 +106,7 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
         shifts = apas.ObservedShifts(networks, process="training from scratch on a bootstrap sample")
         delta = None
     space = preparation.tables.space
+    rows, places = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
     options: dict[str, Any] = {"space": space, "background": preparation.d1.raw, "target": WANTED, "rng": seed}
     options |= {"shifts": shifts, "method": OPTIMA.get(method, CLAIM)}
     began = time.process_time()
