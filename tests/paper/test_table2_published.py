@@ -19,8 +19,7 @@ from apas import FeedForward, InputError
 from apas.datasets import data_from
 from apas.display.tables import markdown_table
 from apas.paper import table2
-from apas.paper.experiment import run_experiment
-from apas.paper.store import Store, data_version, run_units
+from apas.paper.experiment import Store, data_version, run_experiment, run_units
 from apas.paper.table2 import CAUSES, DELTAS, DRAWS, PAPER, levels, outputs, published_run, replay
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -158,11 +158,11 @@ def print_rows(
     cells: Callable[[int], Sequence[Any]],
     summary: str = "",
     *,
-    urgent: Callable[[Any], bool] = lambda item: False,
+    urgent: Callable[[Any], bool] | None = None,
 ) -> None:
     """Print a table of rows by their names, of many a page: those that are `urgent` rather than others."""
     rows, labels = range(len(found)), found._labels()
-    ranked = sorted(rows, key=lambda i: not urgent(found[i])) if len(rows) > PAGE else rows
+    ranked = sorted(rows, key=lambda i: not urgent(found[i])) if urgent and len(rows) > PAGE else rows
     for i in sorted(ranked[:PAGE]):
         table.add_row(cell(labels[i]), *map(cell, cells(i)))
     print_table(table, summary or found.summary(), len(rows))

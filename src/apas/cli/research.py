@@ -118,7 +118,7 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _experiment_command(entry: Entry, group: type[RunOptions]) -> Callable[..., None]:
+def _experiment_command(entry: Entry) -> Callable[..., None]:
 
     def command(how: RunOptions) -> None:
         with data_from(how.data), workers(how.jobs, how.dask) as n_jobs:
@@ -130,13 +130,12 @@ def _experiment_command(entry: Entry, group: type[RunOptions]) -> Callable[..., 
 
     Example:  apas paper {entry.name} --data datasets --output results --jobs 2
     """
-    command.__annotations__["how"] = group
-    return command
+    command.__annotations__["how"] = PartOptions if entry in BEYOND else RunOptions
+    return options.group_options(command)
 
 
 for _entry in (*EXPERIMENTS, *BEYOND):
-    _options = PartOptions if _entry in BEYOND else RunOptions
-    paper_app.command(_entry.name)(options.group_options(_experiment_command(_entry, _options)))
+    paper_app.command(_entry.name)(_experiment_command(_entry))
 
 
 @paper_app.command("all")

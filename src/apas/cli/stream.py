@@ -137,17 +137,16 @@ class Journal:
 
     def finish(self) -> None:
         """Seal the file, and give it its name."""
-        if self.is_done:
-            self.run.unlink()
-            return
-        append_bytes(self.part, f"{json.dumps({'rows': self.count, 'digest': self.digest.hexdigest()})}\n".encode())
-        if self.out.suffix.lower() == ".parquet":
-            from apas.contracts.certificate_lines import write_parquet
+        if not self.is_done:
+            seal = {"rows": self.count, "digest": self.digest.hexdigest()}
+            append_bytes(self.part, f"{json.dumps(seal)}\n".encode())
+            if self.out.suffix.lower() == ".parquet":
+                from apas.contracts.certificate_lines import write_parquet
 
-            write_parquet(self.part, self.out)
-            self.part.unlink()
-        else:
-            os.replace(self.part, self.out)
+                write_parquet(self.part, self.out)
+                self.part.unlink()
+            else:
+                os.replace(self.part, self.out)
         self.run.unlink()
 
 

@@ -13,7 +13,7 @@ import apas
 from apas._typing import Array
 from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, make_tables, new_figure
-from apas.paper.store import Unit
+from apas.paper.experiment import Unit
 from apas.paper.toy import TOY, TOY_DELTA
 from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
 

@@ -17,9 +17,9 @@ from apas._typing import Floats
 from apas.display.plots import save_figure
 from apas.paper import Results, make_tables, new_figure, package_table
 from apas.paper.datasets import TABLES, files_of
+from apas.paper.experiment import Unit, data_version
 from apas.paper.networks import Preparation, prepare
 from apas.paper.published import Loops, PublishedSampling, published_delta, published_loops
-from apas.paper.store import Unit, data_version
 
 #: Methods: the search of the test, the claim that its deltas carry, and the colour of its bar, if it has one.
 _METHODS: Final = package_table("figure4-methods.csv")

@@ -14,7 +14,7 @@ from apas._typing import Array
 from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, group_by, new_figure
 from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
-from apas.paper.store import Unit
+from apas.paper.experiment import Unit
 from apas.theory import Answer, Formula, Reduction, distinct_realizations, reduction
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
 from apas.theory.hardness import GadgetUnit, clause_unit, discretizer_units, generating_unit

@@ -35,8 +35,8 @@ from apas.metrics.distance import l1, lof, share_changed
 from apas.paper import Results, new_figure
 from apas.paper.data_folder import reading
 from apas.paper.datasets import Tables, files_of, make_part, read_labelled, read_tables
+from apas.paper.experiment import Unit
 from apas.paper.networks import Recipe, fit_together, refused_rows
-from apas.paper.store import Unit
 from apas.stats.binomial import clopper_pearson
 
 SAME, LATER = "bootstrap of D1", "bootstrap of D1 and D2"
@@ -76,17 +76,13 @@ def read_league_table(name: str, seed: int) -> Tables:
     return Tables(name, space, first, second)
 
 
-def _fit_logistic(
-    X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: tuple[str, ...]
-) -> list[Any]:
+def _fit_logistic(X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: Any) -> list[Any]:
     """Scikit-learn's logistic regression with its defaults, as a network without hidden units."""
     fitted = (LogisticRegression(max_iter=1000).fit(X[line], y[line]) for line in rows)
     return [apas.FeedForward([m.coef_.T], [m.intercept_], feature_names=feature_names) for m in fitted]
 
 
-def _fit_trees(
-    X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: tuple[str, ...]
-) -> list[Any]:
+def _fit_trees(X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: Any) -> list[Any]:
     """XGBoost, 50 trees of depth 4, each on 80 % of the rows."""
     from xgboost import XGBClassifier
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from apas.display.plots import save_figure
 from apas.paper import Results, make_tables, new_figure
-from apas.paper.store import Unit
+from apas.paper.experiment import Unit
 from apas.shifts.distance import measure_shift
 from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily, is_naturally_occurring, lipschitz_bound
 

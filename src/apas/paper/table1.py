@@ -28,9 +28,9 @@ from apas.display.plots import save_figure
 from apas.metrics.distance import l0, l1, lof
 from apas.paper import Results, group_by, make_tables, new_figure, package_table, published
 from apas.paper.datasets import TABLES, files_of
+from apas.paper.experiment import Unit, data_version
 from apas.paper.networks import Preparation, prepare, refitted_networks
 from apas.paper.published import PROTOTYPES, WACHTERS, WANTED
-from apas.paper.store import Unit, data_version
 
 ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"  # the networks that VM2 was measured on
 

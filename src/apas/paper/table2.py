@@ -27,7 +27,7 @@ from apas.display.plots import save_figure
 from apas.paper import Results, new_figure, package_table
 from apas.paper.data_folder import data_folder, dataset_path, oracle_path, reading
 from apas.paper.datasets import LABEL, credit_space, old_credit
-from apas.paper.store import Unit, data_version
+from apas.paper.experiment import Unit, data_version
 from apas.theory import is_naturally_occurring
 from apas.theory.shift_notions import Moments, t_test
 

@@ -18,8 +18,8 @@ import apas
 from apas.display.numbers import at_least
 from apas.display.plots import save_figure
 from apas.paper import Results, make_tables, new_figure
+from apas.paper.experiment import Unit
 from apas.paper.published import PublishedSampling, published_delta
-from apas.paper.store import Unit
 from apas.stats import coverage_lower, sample_size
 
 #: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
