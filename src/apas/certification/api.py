@@ -30,7 +30,7 @@ from apas.certification.region_claims import asked_regions, certify_sizes, check
 from apas.certification.results import Certificates, UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
 from apas.errors import InputError, Unsupported
-from apas.models.base import Capability, Named, offers
+from apas.models.base import Capability, offers
 from apas.shifts.base import Listed, Refitted, ShiftSet
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def certify(
     question = Question.ask(
         model, X, target=target, delta=delta, shifts=shifts, method=method, simultaneous=simultaneous, n_jobs=n_jobs
     )
-    net, derived = question.model, DerivedSeed.wanted(rng)
+    derived = DerivedSeed.wanted(rng)
     if wanted is not None:
         if derived is not None:
             told = "does not go with `region`, which its seed does not bind"
@@ -126,8 +126,7 @@ def certify(
     # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
     for item in getattr(items, "distinct", items):
         object.__setattr__(item, "seconds", seconds)
-    names = net.feature_names if offers(net, Named) else None
-    return Certificates(items, **question.context, inputs=inputs, feature_names=names, model=net)
+    return Certificates(items, **question.context, inputs=inputs)
 
 
 class FromInputs(Capability, Protocol):
@@ -204,8 +203,7 @@ class FractionCurve(EqualByContent):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __str__(self) -> str:
-        return self.sentence()
+    __str__ = sentence
 
 
 def _share(lower: float, upper: float, delta: float) -> str:
@@ -313,26 +311,22 @@ def robust_fraction(
     if offers(shifts, Refitted):
         what = f"robust_fraction speaks of a share of the shifts, but {type(shifts).__name__} has no distribution"
         raise Unsupported(f'{what}: {shifts.no_draws}; use certify or max_shift with method="refit".')
-    sizes = _check_deltas(default_delta(shifts, deltas))
+    given = default_delta(shifts, deltas)
+    try:
+        sizes = np.atleast_1d(np.asarray(given))
+        sizes = sizes.astype(np.float64) if sizes.dtype.kind in "iuf" else np.empty(0)
+    except (TypeError, ValueError):
+        sizes = np.empty(0)
+    if sizes.ndim != 1 or not len(sizes) or not ((sizes > 0) & np.isfinite(sizes)).all():
+        got = reprlib.repr(getattr(given, "tolist", lambda: given)())
+        told = f"must be one or more positive finite numbers, got {got}"
+        raise InputError(f"`deltas` {told}; they say how far the parameters move.")
     question = Question.ask(model, X, target=target, delta=sizes.max(), shifts=shifts, method=method, n_jobs=n_jobs)
     stream = Stream.seeded(rng, "fraction")
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
         items = question.method.shares(question, sizes, stream) if len(question) else []
     drawn = offers(question.method, Draws) or any(curve.draws for curve in items)
     return FractionCurves(items, **question.context, entropy=stream.entropy if drawn else None)
-
-
-def _check_deltas(deltas: Any) -> Floats:
-    try:
-        given = np.atleast_1d(np.asarray(deltas))
-        values = given.astype(np.float64) if given.dtype.kind in "iuf" else np.empty(0)
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.ndim != 1 or not len(values) or not ((values > 0) & np.isfinite(values)).all():
-        got = reprlib.repr(getattr(deltas, "tolist", lambda: deltas)())
-        told = f"must be one or more positive finite numbers, got {got}"
-        raise InputError(f"`deltas` {told}; they say how far the parameters move.")
-    return values
 
 
 @dataclass(frozen=True)
@@ -388,7 +382,9 @@ class OutputRange:
         what = f"margins towards class {self.target!r} under shifts by {size}"
         ends = [f"{at_least(self.low)} or more"] if isfinite(self.low) else []
         ends += [f"{at_most(self.high)} or less"] if isfinite(self.high) else []
-        missing = self._why_infinite()
+        missing = "the bound is no finite number" if is_proof(self.low_claim) else "a drawn model gives an infinite one"
+        if self.undefined:
+            missing = f"{self.undefined} of the drawn models give{'s' if self.undefined == 1 else ''} no number"
         if not ends:
             return f"no range is known of the {what}: {missing}."
         but = f"; no {'upper' if isfinite(self.low) else 'lower'} end is known: {missing}" if len(ends) < 2 else ""
@@ -401,13 +397,6 @@ class OutputRange:
         between = f"lies between {at_least(self.low)} and {at_most(self.high)}" if not but else f"is {ends[0]}"
         return f"every one of the {what} {between}{but}."
 
-    def _why_infinite(self) -> str:
-        if is_proof(self.low_claim):
-            return "the bound is no finite number"
-        if self.undefined:
-            return f"{self.undefined} of the drawn models give{'s' if self.undefined == 1 else ''} no number"
-        return "a drawn model gives an infinite one"
-
     def to_dict(self) -> dict[str, Any]:
         """The range as JSON values; what is infinite or no number as null."""
         told = as_json({**vars(self), "target": plain(self.target), "side": self.side})
@@ -415,8 +404,7 @@ class OutputRange:
         undefined = told.pop("undefined")
         return {**told, "undefined": undefined}
 
-    def __str__(self) -> str:
-        return self.sentence()
+    __str__ = sentence
 
 
 class OutputRanges(UnderShifts[OutputRange]):

@@ -27,7 +27,7 @@ from apas.certification.question import Question
 from apas.certification.results import Certificates
 from apas.display.numbers import exactly
 from apas.errors import ApasError, GuaranteeWarning, InputError
-from apas.models.base import Named, offers
+from apas.models.base import offers
 from apas.models.digest import model_digest
 from apas.shifts.base import KINDS, Ellipsoid, Fingerprinted, Listed, ShiftSet
 from apas.shifts.distance import read_model
@@ -409,8 +409,7 @@ def certified_by(
             found = BaseEvidence()
             verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near[i] else (Verdict.REFUTED, NOT_VALID)
         items.append(Certificate(claim, verdict, 1.0, target, "calibration", found, reason))
-    names = question.model.feature_names if offers(question.model, Named) else None
-    made = Calibration(items, **question.context, feature_names=names, model=question.model)
+    made = Calibration(items, **question.context)
     made._stated = claim
     return made
 

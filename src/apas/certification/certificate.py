@@ -5,7 +5,6 @@ Nothing that found a failing shift is believed: `confirmed_witness` keeps what l
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -105,10 +104,19 @@ class _KeptMoves:
 
     delta: float
     shifts: Any
+    #: The field that it is kept in, and what numbers these are.
+    KEPT: ClassVar[tuple[str, Any]]
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        object.__setattr__(self, self.KEPT[0], read_only(self._kept, self.KEPT[1]))
+
+    @property
+    def _kept(self) -> NDArray[Any]:
+        return np.asarray(getattr(self, self.KEPT[0]))
+
     def moved(self, model: Any) -> Floats:
         """What moves in the set, where the shift has moved it to."""
+        return self._kept
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
@@ -126,15 +134,6 @@ class _KeptMoves:
         if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
             return float(net.as_feedforward().with_parameters(values).margin(rows, target)[0])
         return float(net.shifted_margins(rows, target, (values - net.parameters.values)[None, :], 1.0)[0, 0])
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """What is needed to replay it, as JSON values."""
-
-    @property
-    @abstractmethod
-    def _kept(self) -> NDArray[Any]:
-        """The numbers it is kept as."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _KeptMoves) or type(self) is not type(other) or self.delta != other.delta:
@@ -162,17 +161,7 @@ class KeptShift(_KeptMoves):
     values: Floats
     shifts: Any = None
     kind: ClassVar[str] = "parameters"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", read_only(self.values))
-
-    @property
-    def _kept(self) -> Floats:
-        return self.values
-
-    def moved(self, model: Any) -> Floats:
-        """What moves in the set, where the shift has moved it to."""
-        return self.values
+    KEPT: ClassVar[tuple[str, Any]] = ("values", np.float64)
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters, every bit of them."""
@@ -204,13 +193,7 @@ class CornerShift(_KeptMoves):
     delta: float
     signs: NDArray[np.int8]
     kind: ClassVar[str] = "corner"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "signs", read_only(self.signs, np.int8))
-
-    @property
-    def _kept(self) -> NDArray[np.int8]:
-        return self.signs
+    KEPT: ClassVar[tuple[str, Any]] = ("signs", np.int8)
 
     def moved(self, model: Any) -> Floats:
         """What moves in the set, where the shift has moved it to: the parameters."""
@@ -495,5 +478,4 @@ class Certificate:
         odd = [f"{what} of type {type(part).__name__}" for what, known, part in parts if not known.know(part)]
         return odd[0] if odd else ""
 
-    def __str__(self) -> str:
-        return self.sentence()
+    __str__ = sentence

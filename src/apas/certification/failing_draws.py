@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from apas._parallel import in_parallel, ranges
+from apas._parallel import in_parallel, ranges, workers
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.question import Question
@@ -54,8 +54,7 @@ class Failures:
 
 def first_failures(question: Question, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
     """The first failing draws of each row, up to `limit` of them or `sure_limit` beyond rounding of 0."""
-    stop = _AtCounts(len(question), limit, sure_limit)
-    return _sorted_failures(_failing_parts(question, stream, stop, 0, samples), len(question), limit)
+    return _failures(question, stream, _AtCounts(len(question), limit, sure_limit), 0, samples, limit)
 
 
 def failures_until_decided(
@@ -64,50 +63,68 @@ def failures_until_decided(
     """Failing draws of each row from number `begin` up to the draw that decides; `before` are earlier counts."""
     if in_training_order(question.shifts) and (question.delta != 1).any():
         raise InputError("`delta` must be 1, or None, with models that are trained until they suffice.")
-    stop = _WhenDecided(test, cap, before)
-    return _sorted_failures(_failing_parts(question, stream, stop, begin, cap), len(question))
+    return _failures(question, stream, _WhenDecided(test, cap, before), begin, cap)
 
 
-def _failing_parts(question: Question, stream: Stream, stop: _Stop, begin: int, end: int) -> list[_Part]:
-    """Failing draws of all rows from number `begin` to `end`, of each at least until it needs no more."""
-    grows, parts, rows = in_training_order(question.shifts), [_NOTHING], np.arange(len(question))
+def _failures(
+    question: Question, stream: Stream, stop: _Stop, begin: int, end: int, limit: int | None = None
+) -> Failures:
+    """Failing draws from number `begin` to `end`, of each row at least until it needs no more, and at most `limit`."""
+    grows, found, rows = in_training_order(question.shifts), [_NOTHING], _unproved(question)
     block = 1 if grows else block_size(question)  # models that are trained one after another, as many as it takes
+    # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
+    round_size = 0 if grows or question.n_jobs == 1 else workers(question.n_jobs) * block
     with Progress(end - begin, "training models" if grows else "drawing shifted models") as progress:
-        if grows or question.n_jobs == 1 or end - begin <= block:
-            return [_scan(question, stream, (begin, end), stop, block, progress)]
         while len(rows) and begin < end:
-            # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
-            until = min(end, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
-            some, first = question.take(rows), len(parts)
-            cuts = [(begin + a, begin + b) for a, b in ranges(until - begin, block, question.n_jobs)]
-            jobs = ((some, stream, cut, stop.alone(len(rows)), block, None) for cut in cuts)
-            for (a, b), (column, draws, sure) in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
-                parts.append((rows[column], draws, sure))
-                progress.advance(b - a)
-            rows, begin = stop.open(rows, join(parts[first:]), until), until
-    return parts
-
-
-def _sorted_failures(parts: list[_Part], count: int, limit: int | None = None) -> Failures:
-    """The failing draws row by row, each in their order, and at most `limit` of a row."""
-    rows, draws, sure = join(parts)
-    if not len(rows):
-        return Failures(draws, sure, np.zeros(count + 1, dtype=np.intp))
-    order = np.lexsort((draws, rows))
+            if grows and not question.grow(begin + 1):
+                wanted = f"until every row is decided, or up to {end}"
+                raise InputError(f"`models` must go on {wanted}, but there are {begin}; list all.")
+            # a whole group of directions costs no more than a part of it
+            needed = -(-max(stop.until(rows, begin or round_size), begin + 1) // ALIGN) * ALIGN
+            until = min(end, needed, begin + (max(begin, round_size) if round_size else block))
+            if round_size:
+                cuts = ranges(until - begin, block, question.n_jobs)
+                jobs = ((question, rows, stream, begin + a, begin + b, block) for a, b in cuts)
+                here = _join(list(in_parallel(_failing_pairs, jobs, question.n_jobs)))
+            else:
+                here = _failing_pairs(question, rows, stream, begin, until, block)
+            found.append(here)
+            rows = stop.open(rows, here, until)
+            told = f"training models: {until} so far, {len(rows)} of {len(question)} rows open" if grows else None
+            progress.advance(until - begin, told)
+            begin = until
+    rows, draws, sure = _join(found)
+    order = np.lexsort((draws, rows))  # row by row, each in the order of its draws
     rows, draws, sure = rows[order], draws[order], sure[order]
-    starts = np.searchsorted(rows, np.arange(count + 1))
-    if limit is None:
-        return Failures(draws, sure, starts)
-    keep = np.arange(len(rows)) - starts[rows] < limit
-    return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(count + 1)))
+    if limit is not None:
+        keep = np.arange(len(rows)) - np.searchsorted(rows, rows) < limit
+        rows, draws, sure = rows[keep], draws[keep], sure[keep]
+    return Failures(draws, sure, np.searchsorted(rows, np.arange(len(question) + 1)))
 
 
-def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[tuple[int, int, Floats]]:
-    """Draws number 0 to `samples`, as many at a time as fit: the first and last of a block, and their directions."""
-    block = block_size(question)
-    for begin in range(0, samples, block):
-        end = min(begin + block, samples)
+def drawn_blocks(
+    question: Question, stream: Stream, stop: int, start: int = 0, block: int = 0
+) -> Iterator[tuple[int, int, Floats]]:
+    """Draws number `start` to `stop`, as many at a time as fit: the first and last of a block, and their directions."""
+    block = block or block_size(question)
+    for begin in range(start, stop, block):
+        end = min(begin + block, stop)
         yield begin, end, question.directions(stream, begin, end)
+
+
+def drawn_margins(
+    asked: Sequence[tuple[Question, Indices]], stream: Stream, start: int, stop: int, block: int = 0
+) -> Iterator[tuple[int, int, Indices, Floats, Floats]]:
+    """Margins of rows of questions on the same draws, block by block.
+
+    Each block comes with the number of the question, of its first draw and of its rows, and the rows' bands.
+    """
+    for begin, _, directions in drawn_blocks(asked[0][0], stream, stop, start, block):
+        for number, (question, rows) in enumerate(asked):
+            for first in range(0, len(rows), ROWS):
+                some = rows[first : first + ROWS]
+                place = slice(None) if len(some) == len(question.X) else some
+                yield number, begin, some, question.margins(directions, place), question.band[place]
 
 
 def block_size(question: Question) -> int:
@@ -119,7 +136,7 @@ def block_size(question: Question) -> int:
 
 #: Row and number of failing draws, and whether they are sure.
 _Part = tuple[Indices, Integers, Bools]
-_Pair = tuple[int, int]
+_NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
 
 
 class _AtCounts:
@@ -127,10 +144,6 @@ class _AtCounts:
 
     def __init__(self, rows: int, limit: int, sure_limit: int) -> None:
         self.most, self.failed = (limit, sure_limit), np.zeros((2, rows), dtype=np.int64)
-
-    def alone(self, rows: int) -> _AtCounts:
-        """When a worker stops, who sees a part of the draws."""
-        return _AtCounts(rows, *self.most)
 
     def until(self, rows: Indices, begin: int) -> int:
         """No draw from this number on can be needed by rows, unless one from `begin` on fails."""
@@ -149,12 +162,9 @@ class _AtCounts:
 class _WhenDecided:
     """Rows need no more draws once the anytime test has decided; it needs no more of the past than two counts."""
 
-    def __init__(self, test: Boundary, cap: int, before: Sequence[_Pair]) -> None:
+    def __init__(self, test: Boundary, cap: int, before: Sequence[tuple[int, int]]) -> None:
         self.test, self.cap, self.counts = test, cap, list(before)
         self.needed = np.array([min(cap, test.needed(count)) for count, _ in before], dtype=np.int64)
-
-    def alone(self, rows: int) -> _AtCounts:
-        return _AtCounts(rows, NEVER, NEVER)
 
     def until(self, rows: Indices, begin: int) -> int:
         # a short first block lets rows go that fail at once
@@ -185,59 +195,29 @@ class _WhenDecided:
 _Stop: TypeAlias = _AtCounts | _WhenDecided
 
 
-def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:
-    shifts, moving, active = question.shifts, question.coordinates, _unproved(question)
-    found, begin, grows, told = [_NOTHING], cut[0], in_training_order(shifts), None
-    while begin < cut[1] and len(active):
-        if grows and not question.grow(begin + 1):
-            wanted = f"until every row is decided, or up to {cut[1]}"
-            raise InputError(f"`models` must go on {wanted}, but there are {begin}; list all.")
-        until = max(stop.until(active, begin), begin + 1)
-        # a whole group of directions costs no more than a part of it
-        end = min(begin + block, cut[1], -(-until // ALIGN) * ALIGN)
-        directions, seen = shifts.directions(moving, stream, begin, end), [_NOTHING]
-        for chunk in range(0, len(active), ROWS):
-            rows = active[chunk : chunk + ROWS]
-            column, sample, sure = _failing_pairs(question, rows, directions)
-            if len(column):
-                seen.append((rows[column], begin + sample, sure))
-        found += seen[1:]
-        active = stop.open(active, join(seen), end)
-        if grows:
-            told = f"training models: {end} so far, {len(active)} of {len(question)} rows open"
-        if progress is not None:
-            progress.advance(end - begin, told)
-        begin = end
-    return join(found)
-
-
-def join(parts: list[_Part]) -> _Part:
+def _join(parts: list[_Part]) -> _Part:
     """The entries of several scans, one after the other."""
     if len(parts) == 1:
         return parts[0]
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def _failing_pairs(question: Question, rows: Indices, directions: Floats) -> _Part:
-    """Row and sample of each margin that is not clearly positive, and whether it is sure to fail."""
-    some = slice(None) if len(rows) == len(question.X) else rows
-    band, margins = question.band[some], question.margins(directions, some)
-    good = margins > band  # written so that a NaN fails
-    if good.all():
-        return _NOTHING
-    sample, column = np.nonzero(~good)
-    return column, sample, ~(margins[sample, column] >= -band[column])
-
-
-_NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
+def _failing_pairs(question: Question, rows: Indices, stream: Stream, start: int, stop: int, block: int) -> _Part:
+    """Row and number of each draw whose margin is not clearly positive, and whether it is sure to fail."""
+    found = [_NOTHING]
+    for _, begin, some, margins, band in drawn_margins([(question, rows)], stream, start, stop, block):
+        good = margins > band  # written so that a NaN fails
+        if not good.all():
+            sample, column = np.nonzero(~good)
+            found.append((some[column], begin + sample, ~(margins[sample, column] >= -band[column])))
+    return _join(found)
 
 
 def count_failures(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
     """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
     questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
-    block = block_size(question)
-    cuts = ranges(samples, block, question.n_jobs)
-    parts = in_parallel(_count, ((questions, stream, a, b, block) for a, b in cuts), question.n_jobs)
+    cuts = ranges(samples, block_size(question), question.n_jobs)
+    parts = in_parallel(_count, ((questions, stream, a, b) for a, b in cuts), question.n_jobs)
     total = np.zeros((2, len(deltas), len(question)), dtype=np.int64)
     with Progress(samples, "drawing shifted models") as progress:
         for (a, b), part in zip(cuts, parts, strict=True):
@@ -246,18 +226,13 @@ def count_failures(question: Question, deltas: Floats, stream: Stream, samples: 
     return total[0], total[1]
 
 
-def _count(questions: list[Question], stream: Stream, start: int, stop: int, block: int) -> Integers:
-    first, rest = questions[0], [_unproved(question) for question in questions]
-    counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
-    for begin in range(start, stop, block):
-        directions = first.directions(stream, begin, min(begin + block, stop))
-        for question, some, count in zip(questions, rest, counts.transpose(1, 0, 2), strict=True):
-            for chunk in range(0, len(some), ROWS):
-                rows = some[chunk : chunk + ROWS]
-                margins, band = question.margins(directions, rows), question.band[rows]
-                # written so that a NaN fails beyond doubt
-                count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
-                count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)
+def _count(questions: list[Question], stream: Stream, start: int, stop: int) -> Integers:
+    asked = [(question, _unproved(question)) for question in questions]
+    counts = np.zeros((2, len(questions), len(questions[0])), dtype=np.int64)
+    for number, _, rows, margins, band in drawn_margins(asked, stream, start, stop):
+        # written so that a NaN fails beyond doubt
+        counts[0, number, rows] += np.count_nonzero(~(margins > band), axis=0)
+        counts[1, number, rows] += np.count_nonzero(~(margins >= -band), axis=0)
     return counts
 
 

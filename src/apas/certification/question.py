@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -28,9 +28,8 @@ from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
-from apas.shifts.gaussian import GaussianShifts
+from apas.shifts.balls import GaussianShifts, LpShifts
 from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
 from apas.worst_case.intervals import margin_error
 
 if TYPE_CHECKING:
@@ -84,18 +83,16 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
 _PLANS: weakref.WeakKeyDictionary[Any, dict[str, tuple[str, dict[str, Any]]]] = weakref.WeakKeyDictionary()
 
 
-class _Planned(Generic[_Value]):
+def _planned(compute: Callable[[Any], _Value]) -> _Value:
     """A member that depends on model and shifts alone: computed once for a question and all that are made of it."""
+    name = compute.__name__
 
-    def __init__(self, compute: Callable[[Any], _Value]) -> None:
-        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+    def kept(question: Any) -> _Value:
+        if name not in question.plan:
+            question.plan[name] = compute(question)
+        return question.plan[name]  # type: ignore[no-any-return]
 
-    def __get__(self, question: Any, owner: Any = None) -> _Value:
-        if question is None:
-            return self  # type: ignore[return-value]
-        if self.name not in question.plan:
-            question.plan[self.name] = self.compute(question)
-        return question.plan[self.name]  # type: ignore[no-any-return]
+    return property(kept, doc=compute.__doc__)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ class Question:
     bits: int | None = None
     regions: tuple[Any, ...] | None = None
     read: tuple[Floats, ...] = ()  # what listed models made of a table that was read along with the rows
-    plan: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # of model and shifts, see `_Planned`
+    plan: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # of model and shifts, see `_planned`
 
     def __post_init__(self) -> None:
         about = (id(self.model), id(self.shifts))
@@ -243,7 +240,7 @@ class Question:
         """The delta of all rows if they share one, else one per row (what `ShiftSet.margins` takes)."""
         return float(self.delta[0]) if len(self.delta) and (self.delta == self.delta[0]).all() else self.delta
 
-    @_Planned
+    @_planned
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
         if offers(self.shifts, sets.OtherMoves):
@@ -251,12 +248,12 @@ class Question:
         parameters = self.model.parameters
         return parameters if parameters.values.size else sets.coordinates(self.shifts, self.model)
 
-    @_Planned
+    @_planned
     def radii(self) -> Floats:
         """How far each of the coordinates moves when delta is 1, shape (k,)."""
         return self.shifts.radii(self.coordinates)
 
-    @_Planned
+    @_planned
     def geometry(self) -> sets.Geometry | None:
         """What the set is around the parameters of the model; None if it has no worst case, or something else moves."""
         if not offers(self.shifts, sets.Bounded):
@@ -280,7 +277,7 @@ class Question:
             return self._with_arithmetic(self.shifts.measure_at(self.coordinates, deltas))
         return self._with_arithmetic(self.shifts.measure(self.coordinates))
 
-    @_Planned
+    @_planned
     def region(self) -> str:
         """The set of the shifts itself, as printed in a claim about every one of them."""
         return self._with_arithmetic(self.shifts.region(self.coordinates))
@@ -322,7 +319,7 @@ class Question:
         """Rows that stand for a region."""
         return np.array([region is not None for region in self.regions or [None] * len(self)], dtype=bool)
 
-    @_Planned
+    @_planned
     def reach(self) -> float | Floats:
         """The radii, as one number if all parameters share it."""
         first = float(self.radii[0])
@@ -373,7 +370,7 @@ class Question:
         if chain is None or (offers(self.shifts, sets.OtherMoves) and not moves_input):
             return self
         chain = self.shifts.embed(chain) if offers(self.shifts, sets.MovesInput) else chain
-        shifts = sets.EmbeddedShifts(self.shifts, chain, self.coordinates)
+        shifts: Any = sets.Embedded(self.shifts, chain, self.coordinates)
         return replace(self, model=chain.network, shifts=shifts, points=None)
 
     @property
@@ -416,8 +413,10 @@ class Question:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What all results are told about: the rows as they were given, the model's digest, and the shifts."""
-        return {"points": self.points, "model_digest": self.digest, "shifts": self.shifts}
+        """What all results are told about: the rows as they were given, the model with its digest, and the shifts."""
+        names = self.model.feature_names if offers(self.model, models.Named) else None
+        about = {"model": self.model, "model_digest": self.digest, "feature_names": names}
+        return {"points": self.points, "shifts": self.shifts, **about}
 
     @cached_property
     def digest(self) -> str:

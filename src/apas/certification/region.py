@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -166,18 +165,68 @@ class RowRegion:
 class ReadRegion:
     """A region as one model reads it: a box per combination of levels, and the way back to rows as users have them."""
 
-    boxes: tuple[AffineBox, ...]
     points: Any  # rows in the user's units, of which it is about one line
     line: int
-    numbers: tuple[Span, ...]
-    combinations: tuple[dict[str, Any], ...]
     names: tuple[str, ...]
+    numbers: tuple[Span, ...]  # that move
+    combinations: tuple[dict[str, Any], ...]  # of levels, with the numbers that do not
+    boxes: tuple[AffineBox, ...] = ()  # none before the model has read its corners
     _bands: dict[float, list[float]] = field(default_factory=dict, repr=False)
     _kept: dict[tuple[int, float], bool] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def of(cls, region: RowRegion, points: Any, line: int, names: tuple[str, ...]) -> ReadRegion:
+        """The region of one line of a table, before any model has read it."""
+        if strange := [s.feature for s in region.spans if s.feature not in names]:
+            raise InputError(
+                f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {names}."
+            )
+        sets = [s for s in region.spans if s.side == ONE_OF]
+        if int(np.prod([len(s.levels) for s in sets])) > COMBINATIONS:
+            most = f"at most {COMBINATIONS} combinations of levels"
+            raise InputError(f"`region` must have {most}; leave some levels out.")
+        numbers = [s for s in region.spans if s.side != ONE_OF]
+        still = {s.feature: s.low for s in numbers if s.high == s.low}
+        products = itertools.product(*(s.levels for s in sets))
+        chosen = tuple(dict(zip([s.feature for s in sets], levels, strict=True)) | still for levels in products)
+        return cls(points, line, names, tuple(s for s in numbers if s.high > s.low), chosen)
+
+    def corners(self, *, trusted: bool) -> list[tuple[int, Floats]]:
+        """Places by which it is read: lower ends for all levels, then the upper ends one by one, then probes."""
+        p = len(self.numbers)
+        ends, probes = list(np.eye(p)), list[Floats]()
+        if p and not trusted:
+            probes = [f * e for e in ends for f in PROBES] + list(np.random.default_rng(0).random((6, p)))
+        lower = [(box, np.zeros(p)) for box in range(len(self.combinations))]
+        return lower + [(0, t) for t in ends + probes] + [(len(lower) - 1, t) for t in probes[-3:]]
+
+    def read(self, encoded: Floats, *, trusted: bool) -> ReadRegion:
+        """The same with its boxes, from its corners in the model's units; unless trusted, nothing must be bent."""
+        corners, p = encoded[: len(self.combinations)], len(self.numbers)
+        ways = encoded[len(corners) : len(corners) + p] - corners[0]
+        if p and not trusted:
+            straight = np.array([corners[box] + t @ ways for box, t in self.corners(trusted=False)])
+            scale = np.abs(encoded).max(axis=0) + np.abs(ways).sum(axis=0) + np.finfo(float).tiny
+            if (np.abs(encoded - straight) > STRAIGHT * scale).any():
+                raise Unsupported(
+                    "`region` needs numbers that enter the model along straight lines, but the preprocessing bends "
+                    f"{', '.join(s.feature for s in self.numbers)}; certify single rows, or leave these features out."
+                )
+        steps = np.array([s.step / (s.high - s.low) if s.step else 0.0 for s in self.numbers])
+        return replace(self, boxes=tuple(AffineBox(corner, ways, steps) for corner in corners))
+
+    def cells(self, box: int, t: Floats) -> dict[str, Any]:
+        """The cells at a place of a box that are not the row's own."""
+        each = zip(self.numbers, t.tolist(), strict=True)
+        return self.combinations[box] | {s.feature: s.low + x * (s.high - s.low) for s, x in each}
+
     def rows(self, places: Sequence[tuple[int, Floats]]) -> Any:
         """The rows at points of boxes, as a table like that of the row."""
-        changed = [self.combinations[box] | self._cells(t) for box, t in places]
+        changed = [self.cells(*place) for place in places]
+        for cells, span in itertools.product(changed, self.numbers):
+            value = cells[span.feature]
+            # a whole number of steps is written as such: 0.3, not 0.30000000000000004
+            cells[span.feature] = round(value, 9) if span.step else min(max(value, span.low), span.high)
         return with_cells(one_row(self.points, self.line), self.names, changed)
 
     def bands(self, net: FeedForward, radii: Floats, delta: float) -> list[float]:
@@ -194,11 +243,6 @@ class ReadRegion:
             clear = (least_margin_every(net, b, wanted, radii, delta, splits=1)[0] > 2 * band for b, band in about)
             self._kept[wanted, delta] = all(clear)
         return self._kept[wanted, delta]
-
-    def _cells(self, t: Floats) -> dict[str, float]:
-        each = ((s, s.low + float(x) * (s.high - s.low)) for s, x in zip(self.numbers, t, strict=True))
-        # a whole number of steps is written as such: 0.3, not 0.30000000000000004
-        return {s.feature: round(value, 9) if s.step else min(max(value, s.low), s.high) for s, value in each}
 
 
 def names_of(model: Any, points: Any) -> tuple[str, ...]:
@@ -247,71 +291,14 @@ def with_cells(table: Any, names: Sequence[str], changed: Sequence[Mapping[str, 
 def read_regions(model: Any, points: Any, regions: Sequence[RowRegion], *, trusted: bool = False) -> list[ReadRegion]:
     """The regions of rows as the model reads them, in one go; unless trusted, preprocessing must bend nothing."""
     names = names_of(model, points)
-    plans = [_Corners.of(region, names, trusted) for region in regions]
+    asked = [ReadRegion.of(region, points, i, names) for i, region in enumerate(regions)]
     if not trusted:
         _check_straight(model)
-    lines = np.repeat(np.arange(len(plans)), [len(plan.changed) for plan in plans])
-    table = with_cells(points, names, [cells for plan in plans for cells in plan.changed], lines)
-    encoded = encoded_rows(model, table)[1]
-    return [plan.read(encoded[lines == i], (points, i), names, trusted) for i, plan in enumerate(plans)]
-
-
-@dataclass(frozen=True, eq=False)
-class _Corners:
-    """The rows by which a region is read: lower ends for all levels, then the upper ends one by one, then probes."""
-
-    moving: tuple[Span, ...]
-    still: dict[str, float]
-    chosen: list[dict[str, Any]]
-    t: list[Floats]
-
-    @classmethod
-    def of(cls, region: RowRegion, names: Sequence[str], trusted: bool) -> _Corners:
-        moving = tuple(s for s in region.spans if s.side != ONE_OF and s.high > s.low)
-        still = {s.feature: s.low for s in region.spans if s.side != ONE_OF and s.high == s.low}
-        sets = [s for s in region.spans if s.side == ONE_OF]
-        if strange := [s.feature for s in region.spans if s.feature not in names]:
-            raise InputError(
-                f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {names}."
-            )
-        if int(np.prod([len(s.levels) for s in sets])) > COMBINATIONS:
-            most = f"at most {COMBINATIONS} combinations of levels"
-            raise InputError(f"`region` must have {most}; leave some levels out.")
-        products = itertools.product(*(s.levels for s in sets))
-        chosen = [dict(zip([s.feature for s in sets], levels, strict=True)) for levels in products]
-        p = len(moving)
-        t = [np.zeros(p), *np.eye(p)]
-        if not trusted and p:
-            t += [f * e for e in np.eye(p) for f in PROBES] + list(np.random.default_rng(0).random((6, p)))
-        return cls(moving, still, chosen, t)
-
-    @cached_property
-    def changed(self) -> list[dict[str, Any]]:
-        """The cells of these rows that are not the row's own."""
-        lows = {s.feature: s.low for s in self.moving} | self.still
-
-        def cells(x: Floats) -> dict[str, float]:
-            return lows | {s.feature: s.low + float(v) * (s.high - s.low) for s, v in zip(self.moving, x, strict=True)}
-
-        found = [c | lows for c in self.chosen] + [self.chosen[0] | cells(x) for x in self.t[1:]]
-        return found + ([self.chosen[-1] | cells(x) for x in self.t[-3:]] if self.moving else [])
-
-    def read(self, encoded: Floats, row: tuple[Any, int], names: tuple[str, ...], trusted: bool) -> ReadRegion:
-        """What the model reads, from these rows in its units."""
-        p, t, count = len(self.moving), self.t, len(self.chosen)
-        corners, first = encoded[:count], encoded[count : count + len(t) - 1]
-        ways = first[:p] - corners[0]
-        if not trusted and p:
-            straight = np.vstack([corners[0] + np.array(t[1:]) @ ways, corners[-1] + np.array(t[-3:]) @ ways])
-            scale = np.abs(encoded).max(axis=0) + np.abs(ways).sum(axis=0) + np.finfo(float).tiny
-            if (np.abs(encoded[count:] - straight) > STRAIGHT * scale).any():
-                raise Unsupported(
-                    "`region` needs numbers that enter the model along straight lines, but the preprocessing bends "
-                    f"{', '.join(s.feature for s in self.moving)}; certify single rows, or leave these features out."
-                )
-        steps = np.array([s.step / (s.high - s.low) if s.step else 0.0 for s in self.moving])
-        boxes = tuple(AffineBox(corner, ways, steps) for corner in corners)
-        return ReadRegion(boxes, *row, self.moving, tuple(c | self.still for c in self.chosen), names)
+    places = [one.corners(trusted=trusted) for one in asked]
+    lines = np.repeat(np.arange(len(asked)), [len(some) for some in places])
+    cells = [one.cells(*place) for one, some in zip(asked, places, strict=True) for place in some]
+    encoded = encoded_rows(model, with_cells(points, names, cells, lines))[1]
+    return [one.read(encoded[lines == i], trusted=trusted) for i, one in enumerate(asked)]
 
 
 def _check_straight(model: Any) -> None:

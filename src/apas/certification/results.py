@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from apas.shifts.base import ShiftSet
 
 
-class RowAnswer(Protocol):
-    """What is said about one row."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON values."""
-
-
-Item = TypeVar("Item", bound=RowAnswer)
+Item = TypeVar("Item", bound=Any)  # what is said about one row
 Names: TypeAlias = tuple[str, ...] | None
 
 
@@ -108,19 +101,15 @@ class RowResults(Sequence[Item]):
         if not isinstance(index, slice) and not np.ndim(index):
             item: Item = self._items[index]
             return item
-        where = index if isinstance(index, slice) else self._mask(index)
+        where = index if isinstance(index, slice) else np.asarray(index)
+        if not isinstance(where, slice) and (where.shape != (len(self),) or (where.size and where.dtype != bool)):
+            raise InputError(
+                f"`index` of {type(self).__name__} must be an integer, a slice or a mask with one truth value per row "
+                f"({len(self)}), got values of type {where.dtype} and shape {where.shape}; make a mask by a comparison."
+            )
         part = copy.copy(self)
         vars(part).update({name: _cut(getattr(self, name), where) for name in self.PER_ROW})
         return part
-
-    def _mask(self, index: Any) -> Bools:
-        mask = np.asarray(index)
-        if mask.shape != (len(self),) or (mask.size and mask.dtype != bool):
-            raise InputError(
-                f"`index` of {type(self).__name__} must be an integer, a slice or a mask with one truth value per row "
-                f"({len(self)}), got values of type {mask.dtype} and shape {mask.shape}; make a mask by a comparison."
-            )
-        return mask.astype(bool)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -228,6 +217,7 @@ def cells(rows: Any) -> list[list[Any]]:
 def _cut(value: Any, where: slice | Bools) -> Any:
     if value is None:
         return None
+    where = where if isinstance(where, slice) else where.astype(bool)  # an empty one may be of another type
     if isinstance(value, tuple) and not isinstance(where, slice):
         return tuple(compress(value, where))
     return value.iloc[where] if is_frame(value) else value[where]
@@ -275,22 +265,18 @@ class Certificates(UnderShifts[Certificate]):
         """How many rows got which verdict, for which reason they were refuted, and about what, in one sentence."""
         if not len(self):
             return "No rows, no certificates."
-        counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._why_refuted()}
-        parts = ", ".join(f"{counts[v]} {v.name}{why.get(v, '')}" for v in Verdict if counts[v])
-        deltas, today = sorted({c.delta for c in self}), [c for c in self if c.valid_today] or self
+        counts, today = Counter(c.verdict for c in self), [c for c in self if c.valid_today]
+        why = ""  # rows were refuted, where some of them are not valid to begin with
+        if not_today := len(self) - len(today):
+            against = Counter(c.claim.against for c in today if c.verdict is Verdict.REFUTED)
+            why = f" ({', '.join([*(f'{n} {said}' for said, n in against.items()), f'{not_today} {NOT_TODAY}'])})"
+        parts = ", ".join(f"{counts[v]} {v.name}{why if v is Verdict.REFUTED else ''}" for v in Verdict if counts[v])
+        deltas, today = sorted({c.delta for c in self}), today or list(self)
         told = {id(c.claim): c.claim for c in today}.values()  # of the others nothing is said about the shifts
         size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
         claims = "; or ".join(dict.fromkeys(claim.among(len(self)) for claim in told))
         measures = "; or ".join(dict.fromkeys(claim.measure for claim in told))
         return f"{self._counted()}: {parts} ({claims}; delta {size}; {measures})."
-
-    def _why_refuted(self) -> str:
-        """Why rows were refuted, where some of them are not valid to begin with."""
-        if self.valid_today.all():
-            return ""
-        others = Counter(c.claim.against for c in self if c.valid_today and c.verdict is Verdict.REFUTED)
-        parts = [f"{n} {why}" for why, n in others.items()] + [f"{np.count_nonzero(~self.valid_today)} {NOT_TODAY}"]
-        return f" ({', '.join(parts)})"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""

@@ -266,6 +266,7 @@ def test_progress(monkeypatch):
 
     class Counting(Progress):
         def advance(self, steps):
+            super().advance(steps)
             counted.append(steps)
 
     monkeypatch.setattr(enumeration, "Progress", Counting)

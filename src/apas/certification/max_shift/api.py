@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from apas._random import Stream
-from apas._typing import Bools, Floats, Indices, Integers
+from apas._typing import Bools, Floats, Indices
 from apas._validation import check_integer
 from apas.certification.claims import Most
 from apas.certification.derived_seed import DerivedSeed
@@ -29,7 +29,7 @@ from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace
 from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
-from apas.models.base import Named, offers
+from apas.models.base import offers
 from apas.shifts.base import Listed, OtherMoves, Refitted, Region, ShiftSet
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 from apas.stats.sequential import ANYTIME, boundary
@@ -99,7 +99,7 @@ def max_shift(
     question = Question.ask(
         model, X, target=target, delta=1.0, shifts=shifts, method=method, simultaneous=simultaneous, n_jobs=n_jobs
     )
-    net, chosen = question.model, question.method
+    chosen = question.method
     if not offers(chosen, FindsLargestShift):
         told = f"must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, got {type(chosen).__name__}"
         raise InputError(f"`method` of max_shift {told}; it has no largest shift to offer.")
@@ -133,8 +133,7 @@ def max_shift(
         object.__setattr__(item, "seconds", seconds)
         way = {} if ways is None else {"siblings": " ".join(next(ways))}
         object.__setattr__(item, "trace", {**item.trace, **(way if item.trace else {}), "limit": farthest})
-    names = net.feature_names if offers(net, Named) else None
-    return MaxShifts(items, **question.context, feature_names=names, model=net)
+    return MaxShifts(items, **question.context)
 
 
 def _limit(limit: float | None, question: Question) -> float:
@@ -261,11 +260,7 @@ STEPS, HALVINGS, LEAST = 24, 7, 1e-6
 COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
 #: How many rows are looked at together, and for how many rays the grid of the anytime test is laid.
 TOGETHER, PLANNED = 64, 50_000
-#: How many failures end a climb: of all draws, and of those that fail beyond rounding if these are counted too.
-Ranks: TypeAlias = tuple[int] | tuple[int, int]
-#: Draws that are known to fail, per rank.
-Seen: TypeAlias = tuple[Integers, ...]
-#: No draw has failed yet.
+#: No draw is known to fail yet.
 NONE = np.empty(0, dtype=np.int64)
 
 
@@ -278,10 +273,13 @@ def ladder(low: Floats, high: Floats, rungs: int) -> Floats:
     return np.asarray(values)
 
 
-def climb(question: Question, rungs: Floats, stream: Stream, draws: int, ranks: Ranks, failed: list[Seen]) -> Indices:
-    """Per row how many rungs it climbs before as many draws fail, of the second rank beyond rounding; (rows, ranks).
+def climb(
+    question: Question, rungs: Floats, stream: Stream, draws: int, ranks: tuple[int, ...], failed: list[Any]
+) -> Indices:
+    """Per row how many rungs it climbs before so many draws fail, and so many beyond rounding; shape (rows, ranks).
 
-    `failed` has per row the draws that are known to fail; those that do on the way are added while they are too few.
+    `failed` has per row and rank the draws that are known to fail; those that do on the way are added while they are
+    too few.
     """
     climbed = np.full((len(question), len(ranks)), rungs.shape[1], dtype=np.intp)
     rows = np.arange(len(question))
@@ -312,7 +310,7 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
     most = int(max(0.6 * allowed, 0.3) / planned * samples)
     low = np.where(floor > 0, floor, limit * LEAST)
     high = np.full(len(question), limit)
-    failed: list[Seen] = [(NONE,)] * len(low)
+    failed: list[Any] = [(NONE,)] * len(low)
     rungs = ladder(low, high, STEPS)
     climbed = climb(question, rungs, stream, samples, (most + 1,), failed)[:, 0]
     found = np.where(climbed > 0, rungs[np.arange(len(low)), climbed - 1], floor)
@@ -394,7 +392,7 @@ def confirm_rows(question: Question, claim: Most, own: Stream, samples: int, lim
         start = np.where(floor[rows] > 0, floor[rows], LOWEST * candidate[rows])
         # from the top, where most candidates fail that do, then from below
         values = np.roll(ladder(start, candidate[rows], RUNGS), 1, axis=1)
-        failed: list[Seen] = [(NONE,)] * len(rows)
+        failed: list[Any] = [(NONE,)] * len(rows)
         fresh = own.part(f"confirm/{j}")
         climbed = climb(question.take(rows), values, fresh, drawn, (allowed + 1,), failed)[:, 0]
         tests[rows] += 1

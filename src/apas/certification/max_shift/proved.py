@@ -18,7 +18,7 @@ from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Ellipsoid, Region, Sparse
 from apas.shifts.geometry import inside_box
 from apas.worst_case.attack import broken_radius
-from apas.worst_case.decide import ALL_STEPS, worst_cases
+from apas.worst_case.decide import ALL_STEPS, WorstCases
 from apas.worst_case.geometry import margins_in
 from apas.worst_case.intervals import is_exact
 
@@ -128,22 +128,19 @@ class _DeltaBracket:
     limit: float
     deadline: float
 
-    def __post_init__(self) -> None:
-        assert self.alone.network is not None
-        self.network = self.alone.network
-
     def decide(self, delta: float, steps: Sequence[str], seconds: float = np.inf) -> bool | None:
         """True if proved at `delta`, False if broken by a shift, else None; either moves an end of the bracket."""
-        here, directions = self.alone.at(delta), list[Floats]()
+        here, network, directions = self.alone.at(delta), self.alone.network, list[Floats]()
+        assert network is not None
 
         def accept(_: int, direction: Floats) -> bool:
-            values = inside_box(self.network.parameters.values, self.alone.reach, delta, direction)
+            values = inside_box(network.parameters.values, self.alone.reach, delta, direction)
             directions.append(direction)
             return confirmed_witness(here, 0, values) is not None
 
         left = max(min(seconds, self.deadline - time.monotonic()), 0.0)
-        asked = (self.network, self.alone.X, self.alone.wanted, self.alone.radii, delta)
-        found = worst_cases(*asked, steps=steps, accept=accept, time_limit=left)[0]
+        asked = (network, self.alone.X, self.alone.wanted, self.alone.radii, delta)
+        found = WorstCases(*asked, steps=steps, accept=accept, time_limit=left).run()[0]
         if found.proved:
             self.low = max(self.low, delta)
         elif found.broken:

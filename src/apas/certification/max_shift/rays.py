@@ -209,14 +209,8 @@ def _terms(
     smooth[:, 0] += (c0 * a0).sum(axis=1)
     smooth[:, 1] += (c0 * a1 + c1 * a0).sum(axis=1)
     smooth[:, 2] += (c1 * a1).sum(axis=1)
-    empty = np.empty((len(rows), 0))
-    kinks = (
-        np.hstack([empty, *(scale * c0 for scale, _ in units)]),
-        np.hstack([empty, *(scale * c1 for scale, _ in units)]),
-        np.hstack([empty, *(z0 + shift for _, shift in units)]),
-        np.hstack([empty, *(z1 for _ in units)]),
-    )
-    return kinks, smooth
+    parts = [(scale * c0, scale * c1, z0 + shift, z1) for scale, shift in units] or [(c0[:, :0],) * 4]
+    return tuple(np.hstack(columns) for columns in zip(*parts, strict=True)), smooth  # type: ignore[return-value]
 
 
 def _score_gap(rays: Rays, rows: Indices, rival: Indices, values: Floats) -> Floats:
@@ -372,7 +366,16 @@ class RaySearch:
                     mine = hit & (row == i)
                     pairs[first + i].append((radii[mine], sure[mine], begin + sample[mine]))
             progress.advance(end - begin)
-        return [_sort_failures(p) if p else RayFailures(np.empty(0), np.empty(0), None) for p in pairs]
+        found = []
+        for mine in pairs:
+            radii, sure, draws = (
+                (np.concatenate(column) for column in zip(*mine, strict=True)) if mine else [np.empty(0)] * 3
+            )
+            clear = np.isfinite(sure)
+            sure, draws = sure[clear], draws[clear]
+            earliest = int(draws[np.lexsort((draws, sure))[0]]) if len(sure) else None
+            found.append(RayFailures(np.sort(radii), np.sort(sure), earliest))
+        return found
 
     def refine(
         self, rays: Rays, rows: Indices, row: Indices, sample: Indices, begin: Floats, reach: Floats, band: Floats
@@ -430,15 +433,6 @@ def _along(rays: Rays, row: Indices, sample: Indices, values: Floats) -> Floats:
         z = np.matmul(t * a, slope[:, :, sample].transpose(2, 0, 1)) + a @ rays.net.weights[i + 1]
         z += rays.net.biases[i + 1] + t * bias_slope[:, sample].T[:, None, :]
     return margins_from_scores(z.transpose(1, 0, 2), rays.wanted[row], rays.net.offset).T
-
-
-def _sort_failures(pairs: list[tuple[Floats, Floats, Integers]]) -> RayFailures:
-    radii, sure, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    clear = np.isfinite(sure)
-    if not clear.any():
-        return RayFailures(np.sort(radii), np.empty(0), None)
-    earliest = int(draws[clear][np.lexsort((draws[clear], sure[clear]))[0]])
-    return RayFailures(np.sort(radii), np.sort(sure[clear]), earliest)
 
 
 #: How much a root is taken to be smaller than computed: "valid below D" says nothing about D itself.

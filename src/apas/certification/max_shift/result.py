@@ -184,8 +184,7 @@ class MaxShift:
         claim, target = CLAIMS.read(about.inner("claim")), about.label("target")
         return cls(**sizes, **flags, claim=claim, target=target, reason=about.text("reason"), trace=trace.content)
 
-    def __str__(self) -> str:
-        return self.sentence()
+    __str__ = sentence
 
 
 def not_valid(target: Any, claim: Claim) -> MaxShift:

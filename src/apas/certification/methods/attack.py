@@ -141,10 +141,11 @@ class Attack:
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Search, confirm, decide: one certificate per row."""
         question = _seen(question)
-        own, parts = Stream(stream.entropy, "attack"), _parts(question)
-        certificates: list[Certificate] = []
+        own, certificates = Stream(stream.entropy, "attack"), list[Certificate]()
         with Progress(len(question), "looking for failing shifts") as progress:
-            for part in in_parallel(self._run, ((question.take(rows), own) for rows in parts), question.n_jobs):
+            for part in in_parallel(
+                self._run, ((question.take(rows), own) for rows in _parts(question)), question.n_jobs
+            ):
                 certificates += part
                 progress.advance(len(part))
         return certificates
@@ -160,34 +161,43 @@ class Attack:
     def _certificate(
         self, space: AttackSpace, i: int, claim: Every, point: Floats, used: int, close: bool
     ) -> Certificate:
-        witness, reason = None, f"none of the {used} shifts tried loses it, which proves nothing"
-        if close:
-            witness, reason = space.witness(i, point), "the worst shift found is within rounding of the boundary"
-        elif not space.landscape.size:
+        reason = f"none of the {used} shifts tried loses it, which proves nothing"
+        if not space.landscape.size:
             reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
-        verdict = Verdict.UNKNOWN
+        verdict, witness = Verdict.UNKNOWN, space.witness(i, point) if close else None
         if witness is not None:
             verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
-        delta, target = float(space.question.delta[i]), space.question.target[i]
-        evidence = BoundEvidence("attack", None, used)
-        return Certificate(claim, verdict, delta, target, self.name, evidence, reason, witness)
+        elif close:
+            reason = "the worst shift found is within rounding of the boundary"
+        said = (
+            float(space.question.delta[i]),
+            space.question.target[i],
+            self.name,
+            BoundEvidence("attack", None, used),
+        )
+        return Certificate(claim, verdict, *said, reason, witness)
 
 
 def broken_deltas(
-    question: Question, start: Floats, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
+    question: Question, start: Floats, limit: float, *, attack: Attack | None = None
 ) -> tuple[Floats, list[Witness | None]]:
     """Per row the smallest delta, from `start` up to `limit`, at which the attack finds a failing shift, with it."""
     attack, question = attack if attack is not None else Attack(), _seen(question)
-    own = Stream(0 if stream is None else stream.entropy, "attack")
     deltas, witnesses = np.full(len(question), np.inf), list[Witness | None]()
     with Progress(len(question), "looking for failing shifts") as progress:
         for rows in _parts(question):
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                space = AttackSpace.of(question.take(rows), own)
+                space = AttackSpace.of(question.take(rows), Stream(0, "attack"))
                 delta, points = _least(space, start[rows], limit, attack)
-                found = [_confirm(space, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
-            deltas[rows] = [d for d, _ in found]
-            witnesses += [witness for _, witness in found]
+                for i, row in enumerate(rows):
+                    alone, witness = space.take(np.array([i])), None
+                    for factor in RAISES if np.isfinite(delta[i]) else ():
+                        raised = min(float(delta[i]) * factor, limit)
+                        witness = alone.at(np.array([raised])).witness(0, points[i])
+                        if witness is not None:
+                            deltas[row] = raised
+                            break
+                    witnesses.append(witness)
             progress.advance(len(rows))
     return deltas, witnesses
 
@@ -263,14 +273,3 @@ def _lower_deltas(space: AttackSpace, points: Floats, low: Floats, high: Floats)
         fails = space.landscape.at(middle).margins(points[:, None, :])[:, 0] < goal
         high, low = np.where(fails, middle, high), np.where(fails, low, middle)
     return high
-
-
-def _confirm(space: AttackSpace, row: int, point: Floats, delta: float, limit: float) -> tuple[float, Witness | None]:
-    if not np.isfinite(delta):
-        return np.inf, None
-    alone = space.take(np.array([row]))
-    for raised in (min(delta * factor, limit) for factor in RAISES):
-        witness = alone.at(np.array([raised])).witness(0, point)
-        if witness is not None:
-            return raised, witness
-    return np.inf, None

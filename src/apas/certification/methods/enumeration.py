@@ -288,40 +288,35 @@ class Enumeration:
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Computed bounds on the share of valid shifts, each to the gap or the limit of boxes."""
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
-        question = question.embedded
-        curves = []
+        question, rows = question.embedded, list[Any]()
         if closed_share(question):
             ends = np.array([known_shares(question, np.full(len(question), d)) for d in deltas.tolist()])
-            for i, (lower, upper) in enumerate(zip(ends[:, 0].T, ends[:, 1].T, strict=True)):
-                curves.append(FractionCurve.computed(deltas, lower, upper, question.target[i], measure, bool(valid[i])))
-            return curves
-        found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
-        for i, row in enumerate(found):
-            lower, upper = np.array([part.interval for part in row]).T
-            evidence = tuple(EnumerationEvidence.of(part, question, part.volumes) for part in row if self.precision)
-            about = question.target[i], measure, bool(valid[i]), evidence
-            curves.append(FractionCurve.computed(deltas, lower, upper, *about))
-        return curves
+            rows = [(*row.T, ()) for row in ends.transpose(2, 0, 1)]
+        else:
+            for found in _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes):
+                evidence = (EnumerationEvidence.of(part, question, part.volumes) for part in found if self.precision)
+                rows.append((*np.array([part.interval for part in found]).T, tuple(evidence)))
+        each = zip(rows, question.target, valid.tolist(), strict=True)
+        return [FractionCurve.computed(deltas, *ends, target, measure, ok, told) for (*ends, told), target, ok in each]
 
     def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[Split]:
-        how, boxes = {"gap": Fraction(repr(self.gap)), **self._ends()}, (_box(question, i, d) for d in deltas.tolist())
-        found = (split(box, report=report, **how) for box in boxes)
+        boxes = (_box(question, i, d) for d in deltas.tolist())
+        found = (self._split(box, gap=Fraction(repr(self.gap)), report=report) for box in boxes)
         # workers send no boxes that nobody asks for
         return [part if self.precision else replace(part, tree=splitting.BoxTree(0)) for part in found]
 
-    def _ends(self) -> dict[str, Any]:
+    def _split(self, box: ShiftBox, **how: Any) -> Split:
         precision = None if self.precision is None else Fraction(repr(self.precision))
-        return {"max_boxes": self.max_boxes, "precision": precision, "time_limit": self.time_limit}
+        return split(box, max_boxes=self.max_boxes, precision=precision, time_limit=self.time_limit, **how)
 
     def _decide(self, question: Question, i: int, report: Any = None) -> tuple[Split, Witness | None]:
         box = _box(question, i, float(question.delta[i]))
         if self.coverage < 1.0:
             gap, coverage = Fraction(repr(self.gap)), Fraction(repr(self.coverage))
-            found = split(box, gap=gap, coverage=coverage, report=report, **self._ends())
+            found = self._split(box, gap=gap, coverage=coverage, report=report)
             return found, failing_shift(question, i, found)
         search = FailingShift(question, i, box)
-        found = split(box, gap=Fraction(0), probe=search, report=report, **self._ends())
-        return found, search.witness
+        return self._split(box, gap=Fraction(0), probe=search, report=report), search.witness
 
     def _closed(self, question: Question, i: int, claim: Every | Most, lower: float, upper: float) -> Certificate:
         """The certificate of a share in closed form; of every shift nothing but 1 would do, which a float is not."""
@@ -370,22 +365,12 @@ def known_shares(question: Question, delta: Floats) -> tuple[Floats, Floats]:
 
 def _each_row(ask: Any, question: Question, steps: int) -> Iterable[Any]:
     """Ask about every row, on several cores if wanted; of a row that ends early, the progress skips the rest."""
-    rows = range(len(question))
-    with Progress(len(rows) * steps, "cutting up boxes of shifts") as progress:
-        if question.n_jobs == 1 or len(rows) == 1:
-            for i in rows:
-                done: list[int] = []
-
-                def report(count: int, done: list[int] = done) -> None:
-                    done.append(count)
-                    progress.advance(count)
-
-                yield ask(question, i, report)
-                progress.advance(steps - sum(done))
-            return
-        for answer in in_parallel(ask, ((question, i) for i in rows), question.n_jobs):
+    alone = question.n_jobs == 1 or len(question) == 1  # workers cannot tell how far they are
+    with Progress(len(question) * steps, "cutting up boxes of shifts") as progress:
+        jobs = ((question, i, progress.advance if alone else None) for i in range(len(question)))
+        for i, answer in enumerate(in_parallel(ask, jobs, question.n_jobs)):
             yield answer
-            progress.advance(steps)
+            progress.advance((i + 1) * steps - progress.done)
 
 
 def _box(question: Question, i: int, delta: float) -> ShiftBox:

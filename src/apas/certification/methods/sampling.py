@@ -380,7 +380,19 @@ class Sampling:
         # what Lemma 4 attaches to the extreme of so many draws: at least the share that was asked for
         share = max(self.coverage, stats.coverage_lower(samples, 0, confidence=self.confidence))
         claim = Most(share, self.confidence, asked.measure)
-        low, high, undefined = _extremes(question, Stream(stream.entropy, "range"), samples)
+        low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
+        undefined = np.zeros(len(question), dtype=np.int64)
+        drawn = failing_draws.drawn_margins(
+            [(question, np.arange(len(question)))], Stream(stream.entropy, "range"), 0, samples
+        )
+        with Progress(samples * len(question), "drawing shifted models") as progress:
+            for _, _, rows, margins, _ in drawn:
+                # a model that gives no number is on neither side of any: then no end is known
+                missing = np.isnan(margins)
+                undefined[rows] += np.count_nonzero(missing, axis=0)
+                low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
+                high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
+                progress.advance(margins.size)
         if question.single:  # what the draws give in float32, whatever the order of its sums
             low, high = low - question.band, high + question.band
         ends = enumerate(zip(low.tolist(), high.tolist(), undefined.tolist(), strict=True))
@@ -493,21 +505,3 @@ def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence, claim: Most) -
         why = "within rounding of the boundary, where nothing can be decided"
         return f"{counts}, {evidence.doubtful} of them {why} (anytime test)"
     return f"{counts}, which decides neither way so far; it may be continued (anytime test)"
-
-
-def _extremes(question: Question, stream: Stream, samples: int) -> tuple[Floats, Floats, Integers]:
-    """Least and largest margin of each row over the draws, and how many draws give no number."""
-    low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
-    undefined = np.zeros(len(question), dtype=np.int64)
-    with Progress(samples, "drawing shifted models") as progress:
-        for begin, end, directions in failing_draws.drawn_blocks(question, stream, samples):
-            for chunk in range(0, len(question), failing_draws.ROWS):
-                rows = slice(chunk, chunk + failing_draws.ROWS)
-                margins = question.margins(directions, rows)
-                # a model that gives no number is on neither side of any: then no end is known
-                missing = np.isnan(margins)
-                undefined[rows] += np.count_nonzero(missing, axis=0)
-                low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
-                high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
-            progress.advance(end - begin)
-    return low, high, undefined
