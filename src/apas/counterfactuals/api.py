@@ -297,7 +297,7 @@ def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
         )
 
 
-def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan: Plan, n_jobs: int) -> list[Answer]:
+def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan: Plan) -> list[Answer]:
     """Windows for rows that have no offer beyond which all is well, and whose search has tested none."""
     k, own = plan.k, [answers[i : i + plan.k] for i in range(0, len(answers), plan.k)]
     # a search that tested something has used its confidence
