@@ -220,7 +220,7 @@ def generate(
             origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
     object.__setattr__(task, "deadline", time.monotonic() + seconds)
-    plan = Plan(origin, test, *counts, question.n_jobs)
+    plan = Plan(origin, test, counts[0], counts[1], question.n_jobs)
     with np.errstate(over="ignore", invalid="ignore"):
         answers = _run(searches, deltas, plan)
         if region is not None and region.beyond:
