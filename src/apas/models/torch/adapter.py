@@ -118,17 +118,13 @@ class TorchModel(Gradients):
     def _gradients(self, *given: Any, by_input: bool) -> tuple[Floats, Floats]:
         return gradients(self._passes, self._head, *given, by_input=by_input)
 
-    def dense_chain(self) -> DenseChain | None:
-        """The module as a dense network in which its parameters stand, if `torch.fx` shows it to be one."""
-        return None if isinstance(self._traced, str) else self._traced
-
-    def not_dense(self) -> str:
-        """Why it is not dense, with the name of the layer; empty if it is."""
-        return self._traced if isinstance(self._traced, str) else ""
+    def dense_chain(self) -> DenseChain | str:
+        """The module as a network in which its parameters stand, or why `torch.fx` does not show it to be one."""
+        return self._traced
 
     @cached_property
     def _traced(self) -> DenseChain | str:
-        """The chain, which must give the module's margins, also where the parameters move; or why there is none."""
+        # a chain must give the module's margins, also where the parameters move
         head, passes, draws = self._head, self._passes, np.random.default_rng(0)
         if passes.integers:
             return "the module takes whole numbers"
