@@ -312,7 +312,6 @@ def chosen_output(module: Any, output: str | None) -> str:
     """What the module gives: as the last layer says, else as the user does; refuse what contradicts it."""
     found = final_layer(module)
     told = None if found is None else found[2]
-    last = type(module).__name__ if found is None else type(found[0][found[1]]).__name__
     if output is None and told is None:
         raise InputError(
             "`output` of as_model must say what the module's numbers are, since its last layer does not; pass "
@@ -321,7 +320,8 @@ def chosen_output(module: Any, output: str | None) -> str:
         )
     if output is not None and output not in tuple(OTHER):
         raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OTHER))}, got {output!r}.")
-    if output is not None and told is not None and output != told:
+    if output is not None and found is not None and output != told:
+        last = type(found[0][found[1]]).__name__
         why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
         raise InputError(f"{why} leave it out.")
     return str(output or told)
