@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -51,14 +49,6 @@ def position_of(names: Sequence[str], key: Any, argument: str, what: str, shown:
     return index % len(names)
 
 
-@lru_cache(maxsize=256)
-def whole_words(kinds: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[str, str, str]:
-    """The words of a set in which every parameter that exists moves by delta, which the layout of a model decides."""
-    count = sum(math.prod(shape) for kind, shape in zip(kinds, shapes, strict=True) if kind != ABSENT)
-    what = " and ".join(word for kind, word in _PLURALS.items() if kind in kinds)
-    return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}", "delta", ""
-
-
 def placed(points: Floats, movers: Indices, size: int) -> Floats:
     """Points of the parameters that move as points of all `size` parameters, 0 elsewhere, in the same memory order."""
     if len(movers) == size:
@@ -77,10 +67,6 @@ def scalar(value: Any) -> Any:
 def _listed(value: Any) -> tuple[Any, ...]:
     """One name or several as a tuple; what cannot be iterated over stands for itself, to be refused by name."""
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
-
-
-def _read_kinds(about: Fields, key: str) -> tuple[str, ...]:
-    return tuple(Fields({key: k}, about.where).choice(key, "weight", "bias") for k in about.items(key))
 
 
 def _read_names(about: Fields, key: str) -> list[Any] | None:
@@ -110,19 +96,15 @@ def _read_numbers(about: Fields, key: str, value: Any) -> Any:
     return found if found.ndim else float(found)
 
 
-def _read_tensors(about: Fields, key: str) -> list[Any]:
-    return [_read_numbers(about, key, part) for part in about.items(key)]
-
-
 #: How a setting of a shift set is read from a file, by its name, behind the kind of the set where it has its own.
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("p", "floor"), Fields.number),
     **dict.fromkeys(("layers", "features"), _read_names),
-    "scale": lambda about, key: _read_factors(about, key, _read_tensors),
-    "noise scale": lambda about, key: _read_factors(about, key, lambda *_: _read_numbers(about, key, about.any(key))),
-    "integers": lambda about, key: _read_factors(about, key, Fields.object),
+    "scale": partial(_read_factors, other=lambda about, key: [_read_numbers(about, key, s) for s in about.items(key)]),
+    "noise scale": partial(_read_factors, other=lambda about, key: _read_numbers(about, key, about.any(key))),
+    "integers": partial(_read_factors, other=Fields.object),
     **dict.fromkeys(("parameters", "row"), lambda about, key: KINDS.read(about.inner(key))),
-    "kinds": _read_kinds,
+    "kinds": lambda about, key: tuple(Fields({key: k}, about.where).choice(key, *ALL_KINDS) for k in about.items(key)),
     "relative": Fields.flag,
     "count": partial(Fields.integer, least=1),
     "covariance": lambda about, key: _read_numbers(about, key, about.items(key)),
@@ -157,15 +139,13 @@ class SetBySettings(EqualByContent):
         return f"{type(self).__name__}({', '.join(needed + others)})"
 
 
-class ParameterShifts(SetBySettings, ABC):
+class ParameterShifts(SetBySettings):
     """What sets share that move parameters of a model: those of some kinds, in some layers."""
 
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None
-
-    @abstractmethod
-    def radii(self, parameters: Parameters) -> Floats:
-        """How far each parameter moves when delta is 1, shape (k,)."""
+    #: How far each parameter moves when delta is 1, shape (k,).
+    radii: Callable[[Parameters], Floats]
 
     def _layer(self, parameters: Parameters, layer: str | int, argument: str) -> str:
         names = parameters.layer_names
@@ -220,21 +200,15 @@ class ScaledShifts(ParameterShifts):
 
     def __post_init__(self) -> None:
         # as checked, and copied from what may change; the dictionary, since attributes of the set are frozen
-        own = vars(self)
-        own |= {"kinds": check_kinds(self.kinds, type(self).__name__), "layers": check_layers(self.layers)}
-        own |= {
-            "scale": _copy(self.scale, type(self).__name__),
-            "relative": scalar(self.relative),
-            "floor": scalar(self.floor),
-        }
-        if not isinstance(self.relative, bool | np.bool_):
-            raise InputError(f"`relative` of {type(self).__name__} must be True or False, got {self.relative!r}.")
+        own, name = vars(self), type(self).__name__
+        own |= {"kinds": check_kinds(self.kinds, name), "layers": check_layers(self.layers)}
+        own |= {"scale": _copy(self.scale, name), "relative": scalar(self.relative), "floor": scalar(self.floor)}
+        if not isinstance(self.relative, bool):
+            raise InputError(f"`relative` of {name} must be True or False, got {self.relative!r}.")
         floor = self.floor
         number = isinstance(floor, int | float | np.number) and not isinstance(floor, bool)
         if not number or not 0.0 <= floor < np.inf or (floor and not self.relative):
-            raise InputError(
-                f"`floor` of {type(self).__name__} must be at least 0 and goes with relative=True, got {floor!r}."
-            )
+            raise InputError(f"`floor` of {name} must be at least 0 and goes with relative=True, got {floor!r}.")
         own["floor"] = float(floor) + 0.0  # one spelling of each number, as sets are hashed: not 1, and not -0.0
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
@@ -259,11 +233,9 @@ class ScaledShifts(ParameterShifts):
     def _factors(self, parameters: Parameters) -> Floats:
         factors = np.ones(len(parameters))
         if isinstance(self.scale, Mapping):
-            for key, factor in self.scale.items():
-                name = self._layer(parameters, key, "scale")
-                for layer, part in zip(parameters.layers, parameters.slices, strict=True):
-                    if layer == name:
-                        factors[part] = factor
+            by_layer = {self._layer(parameters, key, "scale"): factor for key, factor in self.scale.items()}
+            for layer, part in zip(parameters.layers, parameters.slices, strict=True):
+                factors[part] = by_layer.get(layer, 1.0)
         elif self.scale is not None:
             arrays: Any = self.scale
             shapes = [a.shape for a in arrays]
@@ -288,8 +260,6 @@ class ScaledShifts(ParameterShifts):
         return placed(points, movers, len(radii))
 
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
-        if self.is_whole:
-            return whole_words(parameters.kinds, parameters.shapes)
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""
