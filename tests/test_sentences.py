@@ -260,7 +260,7 @@ def _check_report(found: Certificates, claim: Every | Most, counts: dict[str, in
     assert [v for k, v in words.items() if k.startswith("not valid today")] == (
         [f"{never} of {total}"] if never else []
     )
-    told = [said for part in methods(subject, None, None).values() for said in part]
+    told = [said for part in methods(subject, None, {}).values() for said in part]
     for said in told:
         account(said, facts)
     assert any("Of rows that are not valid today" in said for said in told) == (never > 0)

@@ -73,6 +73,7 @@ from apas.models.parametric import ParametricModel as ParametricModel
 from apas.models.predictor import Predictor as Predictor
 from apas.report.api import write_report as write_report
 from apas.report.letter import write_letter as write_letter
+from apas.shifts.balls import EllipsoidShifts as EllipsoidShifts, GaussianShifts as GaussianShifts, LpShifts as LpShifts
 from apas.shifts.base import ShiftSet as ShiftSet
 from apas.shifts.data_change import DataChange as DataChange, RefitReport as RefitReport
 from apas.shifts.distance import (
@@ -80,15 +81,10 @@ from apas.shifts.distance import (
     estimate_delta as estimate_delta,
     measure_shift as measure_shift,
 )
-from apas.shifts.ellipsoid import EllipsoidShifts as EllipsoidShifts
-from apas.shifts.gaussian import GaussianShifts as GaussianShifts
-from apas.shifts.joint import JointShifts as JointShifts
-from apas.shifts.linf import LinfShifts as LinfShifts
-from apas.shifts.lp import LpShifts as LpShifts
-from apas.shifts.noise import InputNoise as InputNoise
+from apas.shifts.linf import LinfShifts as LinfShifts, SparseShifts as SparseShifts
+from apas.shifts.noise import InputNoise as InputNoise, JointShifts as JointShifts
 from apas.shifts.observed import ObservedShifts as ObservedShifts
 from apas.shifts.retraining import RetrainedModels as RetrainedModels, retrain as retrain
-from apas.shifts.sparse import SparseShifts as SparseShifts
 from apas.stats.binomial import allowed_failures as allowed_failures, sample_size as sample_size
 
 __version__: str

@@ -15,7 +15,6 @@ from typing import Any, NoReturn, Self, TypeVar
 
 from apas.errors import InputError
 
-_SHA256 = frozenset("0123456789abcdef")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _Kind = TypeVar("_Kind")
 
@@ -54,10 +53,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _typed(kind: type[_Kind], wanted: str) -> Callable[[Fields, str], _Kind]:
+def _typed(kind: type[_Kind], wanted: str, pattern: str = "") -> Callable[[Fields, str], _Kind]:
     def take(self: Fields, key: str) -> _Kind:
         value = self.content.get(key)
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or (isinstance(value, str) and pattern and not re.fullmatch(pattern, value)):
             raise self.wrong(key, wanted)
         return value
 
@@ -109,13 +108,8 @@ class Fields:
     flag = _typed(bool, "true or false")
     items = _typed(list, "a list")
     object = _typed(dict, "an object")
-
-    def digest(self, key: str) -> str:
-        """A SHA-256 in lower-case hexadecimal digits."""
-        value = self.content.get(key)
-        if not isinstance(value, str) or len(value) != 64 or not _SHA256.issuperset(value):
-            raise self.wrong(key, "a SHA-256 in hexadecimal digits")
-        return value
+    digest = _typed(str, "a SHA-256 in hexadecimal digits", "[0-9a-f]{64}")
+    _hexadecimal = _typed(str, "an integer as hexadecimal text", "0x[0-9a-f]{1,1024}")
 
     def digests(self, key: str) -> tuple[str, ...]:
         """Several of them."""
@@ -123,11 +117,7 @@ class Fields:
 
     def entropy(self, key: str) -> int:
         """An integer of any size as hexadecimal text, which begins with 0x."""
-        value = self.content.get(key)
-        good = isinstance(value, str) and 2 < len(value) <= 1026 and value.startswith("0x")
-        if not good or not _SHA256.issuperset(str(value)[2:]):
-            raise self.wrong(key, "an integer as hexadecimal text")
-        return int(str(value), 16)
+        return int(self._hexadecimal(key), 16)
 
     def choice(self, key: str, *known: str) -> str:
         """One of several words."""

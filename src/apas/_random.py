@@ -13,16 +13,25 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._lazy import cached_property
 from apas._typing import Floats
 from apas.errors import InputError
 
-_LOCAL = threading.local()
+
+class _PerThread(threading.local):
+    """A bit generator for each thread: making one costs ten times as much as setting its state."""
+
+    def __init__(self) -> None:
+        self.bits: Any = np.random.PCG64DXSM(0)
+
+
+_LOCAL = _PerThread()
 #: How purposes of streams begin that are drawn from SHAKE-128, and how many words of them one hash gives. Both say
 #: which word is which, and so never change: a later version would have another name.
 DERIVED, HASHED = "derived/1/", 1024
@@ -49,25 +58,18 @@ class Stream:
 
     entropy: int
     purpose: str
-    _state: dict[str, int] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.is_derived:
-            return
+    @cached_property
+    def _state(self) -> dict[str, int]:
         digest = hashlib.sha256(f"apas/1/{self.purpose}/{self.entropy}".encode()).digest()
         state = int.from_bytes(digest[:16], "little")
         increment = int.from_bytes(digest[16:], "little") | 1  # the generator needs an odd one
-        object.__setattr__(self, "_state", {"state": state, "inc": increment})
+        return {"state": state, "inc": increment}
 
     @classmethod
     def seeded(cls, rng: object, purpose: str) -> Self:
         """The stream of a purpose for what a user passed as `rng`."""
         return cls(entropy_of(rng), purpose)
-
-    @property
-    def is_derived(self) -> bool:
-        """Whether its words come from SHAKE-128, for a seed that nobody chose."""
-        return self.purpose.startswith(DERIVED)
 
     def part(self, name: str) -> Self:
         """The stream of a part of its purpose."""
@@ -75,9 +77,9 @@ class Stream:
 
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count` (exclusive)."""
-        if self.is_derived:
+        if self.purpose.startswith(DERIVED):  # for a seed that nobody chose
             return self._hashed(int(start), int(start) + int(count))
-        bits = _bit_generator()
+        bits = _LOCAL.bits
         bits.state = {"bit_generator": "PCG64DXSM", "state": self._state, "has_uint32": 0, "uinteger": 0}
         bits.advance(int(start))
         return bits.random_raw(int(count))  # type: ignore[no-any-return]
@@ -96,15 +98,6 @@ class Stream:
         words = self.words(first, (start + count + 1) // 2 - first).astype("<u8", copy=False)
         offset = start - 2 * first
         return words.view("<i4")[offset : offset + count]
-
-
-def _bit_generator() -> Any:
-    # One per thread: making one costs ten times as much as setting its state.
-    try:
-        return _LOCAL.bits
-    except AttributeError:
-        _LOCAL.bits = np.random.PCG64DXSM(0)
-        return _LOCAL.bits
 
 
 #: Directions of small models are drawn in groups of this many, parameter by parameter: whole cache lines of samples,

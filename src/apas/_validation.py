@@ -195,11 +195,12 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> Floats:
         raise InputError(f"`X` must hold {complaint}; encode them as numbers.")
     cells = values.astype(object) if values.dtype.kind not in "biuf" else np.empty((0, 0), dtype=object)
     # a text that cannot be read as a number is named rather than one that could
-    for refused in (_is_no_number, lambda cell: isinstance(cell, str | bytes)):
+    encode = "encode it as a number (a scikit-learn Pipeline can do so)"
+    convert = "make it one (columns of a file are texts if any of their cells is no number)"
+    for refused, advice in ((_is_no_number, encode), (lambda cell: isinstance(cell, str | bytes), convert)):
         for (row, column), cell in np.ndenumerate(cells):
             if refused(cell):
                 is_text = f"row {row}, column {_column(names, column)} is {reprlib.repr(cell)}"
-                advice = "encode it as a number (a scikit-learn Pipeline can do so)"
                 raise InputError(f"`X` must hold numbers, but {is_text}; {advice}.")
     matrix = np.array(values, dtype=np.float64, order="C")
     if not np.isfinite(matrix).all():

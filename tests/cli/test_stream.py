@@ -232,6 +232,18 @@ def test_text_that_comes_late_makes_a_column_of_text(folder):
     assert whole["debt"].tolist() == ["2", "2", "2", "2", "2", "x"]
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"), [("", "row 150, column 'debt' is nan"), ("x", "row 0, column 'debt' is '0.5'")]
+)
+def test_a_bad_cell_is_where_it_says(capsys, small_blocks, folder, cell, said):
+    cells = ["0.5"] * 150 + [cell] + ["0.5"] * 9
+    (folder / "bad.csv").write_text("income,debt,age\n" + "".join(f"1,{debt},3\n" for debt in cells))
+    code, _, err = run(capsys, *CERTIFY.replace("many.csv", "bad.csv").split(), "--out", "bad.jsonl")
+    assert code == 2
+    assert said in err
+    assert ("columns of a file are texts if any of their cells is no number" in err) == bool(cell)
+
+
 def test_parquet_in_and_out(capsys, unbroken, folder):
     if importlib.util.find_spec("pyarrow") is None:
         absent("parquet", "pyarrow is not installed: pip install 'apas[parquet]'")

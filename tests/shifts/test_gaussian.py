@@ -14,8 +14,8 @@ from scipy import stats
 import apas
 from apas import InputError, Sampling, Unsupported, Verdict
 from apas._random import LARGEST, PART, SMALL, TILE, Stream, _normals, standard_normals
+from apas.shifts.balls import GaussianShifts
 from apas.shifts.base import ShiftSet
-from apas.shifts.gaussian import GaussianShifts
 
 STREAM = Stream(1, "certify")
 

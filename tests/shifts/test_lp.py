@@ -14,9 +14,9 @@ from scipy import stats
 
 import apas
 from apas._random import SMALL, TILE, Stream, unit_ball
+from apas.shifts.balls import LpShifts
 from apas.shifts.base import Ball, ShiftSet
-from apas.shifts.geometry import EXACT, inside_ball, lp_norm, projection, steepest_point, within_ball
-from apas.shifts.lp import LpShifts
+from apas.shifts.geometry import EXACT, inside_ball, lp_norm, steepest_point, within_ball
 
 STREAM = Stream(1, "certify")
 ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, 20.0]
@@ -353,7 +353,7 @@ def test_projections_are_the_nearest_points(p):
     rng = np.random.default_rng(3)
     moves = rng.normal(size=(50, 6)) * rng.choice([0.1, 1.0, 5.0], size=(50, 1))
     radius = rng.uniform(0.1, 2.0, size=50)
-    nearest = projection(moves, p, radius)
+    nearest = Ball(p, np.ones(moves.shape[1])).project(moves, radius)
     assert (lp_norm(nearest, p) <= radius * (1 + 1e-12)).all()
     inside = lp_norm(moves, p) <= radius
     assert inside.any()
@@ -375,10 +375,10 @@ def test_below_1_the_steepest_point_is_a_corner():
 
 def test_other_projections_go_towards_the_centre():
     moves = np.array([[3.0, -4.0], [0.1, 0.0]])
-    pulled = projection(moves, 3.0, 1.0)
+    pulled = Ball(3.0, np.ones(moves.shape[1])).project(moves, 1.0)
     np.testing.assert_allclose(pulled[0], moves[0] / 91 ** (1 / 3))
     assert np.array_equal(pulled[1], moves[1])
-    assert np.array_equal(projection(moves, 1.0, 0.0), np.zeros((2, 2)))
+    assert np.array_equal(Ball(1.0, np.ones(moves.shape[1])).project(moves, 0.0), np.zeros((2, 2)))
 
 
 @pytest.mark.parametrize("p", [1.0, 1.001, 1.5, 2.0, 3.0, 50.0])
@@ -493,7 +493,7 @@ def test_it_is_a_frozen_shift_set_with_named_options():
 
 
 def test_importing_it_is_light():
-    code = "import sys, apas.shifts.lp; print([m for m in ('scipy', 'pandas', 'sklearn') if m in sys.modules])"
+    code = "import sys, apas.shifts.balls; print([m for m in ('scipy', 'pandas', 'sklearn') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

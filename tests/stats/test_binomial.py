@@ -46,12 +46,12 @@ def test_whole_numbers_only_settle_near_ties(monkeypatch: pytest.MonkeyPatch) ->
     for n in range(1, 200):
         _binomial.count_below(n, Fraction(1, 200), Fraction(1, 1000))
         _binomial.count_above(n, Fraction(1, 200), Fraction(1, 1000))
-        _binomial.stays_within(n, 0, Fraction(1, 200), Fraction(1, 1000))
+        _binomial.sample_size(coverage=Fraction(199, 200), confidence=Fraction(999, 1000))
         # a tiny risk needs its digits in the one sum and a relative error bound in the other
         _binomial.count_above(n, Fraction(1, 200), Fraction(1, 10**80))
         _binomial.count_below(n, Fraction(9, 20), Fraction(1, 10**80))
     assert not asked
-    assert _binomial.stays_within(2, 0, Fraction(1, 2), Fraction(1, 4))
+    assert _binomial.sample_size(coverage=Fraction(1, 2), confidence=Fraction(3, 4)) == 2
     assert _binomial.count_below(2, Fraction(1, 2), Fraction(1, 4)) == 0
     assert _binomial.count_above(2, Fraction(1, 2), Fraction(1, 4)) == 2
     assert len(asked) == 3

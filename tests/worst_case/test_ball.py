@@ -11,8 +11,8 @@ from problems import network
 
 import apas
 from apas._random import Stream, unit_ball
+from apas.shifts.balls import LpShifts
 from apas.shifts.geometry import lp_norm, steepest_point
-from apas.shifts.lp import LpShifts
 from apas.worst_case import ball as balls
 from apas.worst_case.ball import (
     PIECES,

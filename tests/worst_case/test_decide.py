@@ -13,9 +13,13 @@ from apas.optimize.highs import Advice, advise
 from apas.worst_case import decide as worstcase
 from apas.worst_case.attack import broken_radius
 from apas.worst_case.branch_and_bound import PhaseResult, PhaseSearch
-from apas.worst_case.decide import ALL_STEPS, RivalBounds, worst_cases
+from apas.worst_case.decide import ALL_STEPS, RivalBounds, WorstCases
 
 STEPS = [("interval",), ("interval", "linear"), ("interval", "linear", "attack", "splitting"), ALL_STEPS]
+
+
+def worst_cases(*question, **asked):
+    return WorstCases(*question, **asked).run()
 
 
 def deep(seed, sizes=None, activation="relu"):
@@ -58,7 +62,7 @@ def only_solver(monkeypatch):
 
     monkeypatch.setattr(PhaseSearch, "run", undecided)
     monkeypatch.setattr(RivalBounds, "breaking_pushes", lambda self, k: None)
-    monkeypatch.setattr(worstcase._RowVerdicts, "_turn_units", lambda *_: False)
+    monkeypatch.setattr(WorstCases, "_turn_units", lambda *_: False)
 
 
 @pytest.mark.parametrize("power", [-30, -27, -12, 12, 27, 30])
@@ -91,7 +95,7 @@ def test_the_solver_alone_agrees(only_solver, power, activation):
 @pytest.mark.parametrize("attacked", [True, False])
 def test_bounds_that_overflow_prove_nothing(monkeypatch, attacked):
     if not attacked:
-        monkeypatch.setattr(worstcase._RowVerdicts, "_turn_units", lambda *_: False)
+        monkeypatch.setattr(WorstCases, "_turn_units", lambda *_: False)
     rng, asked = np.random.default_rng(0), 0
     for _ in range(60):
         sizes, powers = (2, 3, 3, 1), rng.uniform(60, 105, size=3)

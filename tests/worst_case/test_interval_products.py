@@ -9,7 +9,7 @@ import pytest
 
 from apas import FeedForward
 from apas.worst_case import intervals
-from apas.worst_case.intervals import Boxes, MovingWeights
+from apas.worst_case.intervals import Boxes, MovingLayer
 
 
 def ends(rng, rows, inputs, *, positive):
@@ -21,7 +21,8 @@ def ends(rng, rows, inputs, *, positive):
 
 
 def weights(rng, inputs, outputs):
-    return MovingWeights(rng.normal(size=(inputs, outputs)), rng.choice([0.0, 0.3, 2.0], size=(inputs, outputs)))
+    middle, still = rng.normal(size=(inputs, outputs)), np.zeros(outputs)
+    return MovingLayer(middle, rng.choice([0.0, 0.3, 2.0], size=(inputs, outputs)), still, still)
 
 
 def terms(moving, low, high):
@@ -39,7 +40,7 @@ def test_outer_is_the_least_and_largest_of_four_products(seed, positive):
     rng = np.random.default_rng(seed)
     moving = weights(rng, 5, 4)
     low, high = ends(rng, 7, 5, positive=positive)
-    four = np.stack([a[:, :, None] * w for a in (low, high) for w in (moving.low, moving.high)])
+    four = np.stack([a[:, :, None] * w for a in (low, high) for w in moving.ends])
     least, most = moving.outer(low, high, positive=positive)
     assert least == pytest.approx(four.min(axis=0).sum(axis=1), abs=1e-12)
     assert most == pytest.approx(four.max(axis=0).sum(axis=1), abs=1e-12)
@@ -71,14 +72,14 @@ def test_drawn_products_lie_inside(seed):
     for _ in range(300):
         a = rng.uniform(low[0], high[0])
         l, u = a @ moving.middle - np.abs(a) @ moving.reach, a @ moving.middle + np.abs(a) @ moving.reach  # noqa: E741
-        w = rng.uniform(moving.low, moving.high)
+        w = rng.uniform(*moving.ends)
         assert ((l >= least_l - 1e-12) & (l <= most_l + 1e-12)).all()
         assert ((u >= least_u - 1e-12) & (u <= most_u + 1e-12)).all()
         assert ((a @ w >= l - 1e-12) & (a @ w <= u + 1e-12)).all()
 
 
 def test_zeros_and_points():
-    moving = MovingWeights(np.array([[0.0], [2.0]]), np.array([[0.0], [0.5]]))
+    moving = MovingLayer(np.array([[0.0], [2.0]]), np.array([[0.0], [0.5]]), np.zeros(1), np.zeros(1))
     zero = np.zeros((1, 2))
     assert all(float(v[0, 0]) == 0.0 for v in moving.both(zero, zero))
     point = np.array([[3.0, -1.0]])

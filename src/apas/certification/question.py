@@ -28,9 +28,8 @@ from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
-from apas.shifts.gaussian import GaussianShifts
+from apas.shifts.balls import GaussianShifts, LpShifts
 from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
 from apas.worst_case.intervals import margin_error
 
 if TYPE_CHECKING:
@@ -371,7 +370,7 @@ class Question:
         if chain is None or (offers(self.shifts, sets.OtherMoves) and not moves_input):
             return self
         chain = self.shifts.embed(chain) if offers(self.shifts, sets.MovesInput) else chain
-        shifts = sets.EmbeddedShifts(self.shifts, chain, self.coordinates)
+        shifts: Any = sets.Embedded(self.shifts, chain, self.coordinates)
         return replace(self, model=chain.network, shifts=shifts, points=None)
 
     @property

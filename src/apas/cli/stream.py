@@ -68,7 +68,11 @@ class BlockJob:
         """The lines about the rows of a block, whose first is number `start`."""
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
-            found = self.ask(block, **self.given)
+            try:
+                found = self.ask(block, **self.given)
+            except InputError as error:  # what it says of a row counts from the first of the block
+                text = re.sub(r"(?<= row )\d+", lambda row: str(int(row[0]) + start), str(error))
+                raise InputError(text) from error
         told = [str(warning.message) for warning in heard if type(warning.message).__module__.startswith("apas")]
         return BlockLines(*self.write(found, start), tuple(dict.fromkeys([*told, *getattr(found, "notes", ())])))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -22,7 +22,7 @@ from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
-from apas.contracts.certificate_file import load_certificates
+from apas.contracts.certificate_file import LOADED, as_results, load_certificates
 from apas.contracts.certificate_lines import table_digest
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, completed, own_columns
 from apas.contracts.repairs import RegionOutcome, Repair, assumed_space, region_outcomes, repair_rows
@@ -34,7 +34,7 @@ from apas.display.tables import markdown_table
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
 from apas.models.digest import model_digest
-from apas.shifts.base import Fingerprinted, Incomplete, Refitted, words_of
+from apas.shifts.base import Incomplete, Refitted
 from apas.shifts.data_change import RefitReport
 from apas.shifts.distance import ShiftReport, read_model
 
@@ -348,18 +348,18 @@ def audit(
     base, shifts = None if base is None else read_model(base, "`base`"), found.shifts
     new = certified_model.read_successor(found, new_model, base, validity_only=validity_only, known=found.model)
     question = certified_model.rows_on(found, new)
+    shift, refit = new.shift(shifts), _measure_refit(new, shifts, None if validity_only else data)
+    lies = new.lies_in(shifts, [(item.delta, is_proof(item.claim)) for item in found], shift, refit)
     with np.errstate(over="ignore", invalid="ignore"):
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
         regions = {} if question.regions is None else region_outcomes(question)
-    shift = new.shift(shifts)
-    asked = [(item.delta, is_proof(item.claim)) for item in found]
-    refit = _measure_refit(new, shifts, None if validity_only else data)
-    lies = new.lies_in(shifts, asked, shift, refit)
-    beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
-    rows = [_row(i, item, valid[i], lies[asked[i]], beside, doubts[i]) for i, item in enumerate(found)]
-    for i, outcome in regions.items():  # said once more of the region as a whole
-        whole = bool(valid[i]) and outcome.kept is not False
-        rows[i] = _about_region(_row(i, found[i], whole, lies[asked[i]], beside, doubts[i]), outcome)
+        rows = []
+        for i, item in enumerate(found):
+            whole = valid[i] and (i not in regions or regions[i].kept is not False)  # a region is kept as a whole
+            inside, doubt = lies[item.delta, is_proof(item.claim)], _DOUBT if rounded[i] else ""
+            why = partial(new.why, inside, item, shifts, shift)
+            row = _row(question, i, item, whole, inside, doubt, why)
+            rows.append(_about_region(row, regions[i]) if i in regions else row)
     notes = [*new.notes, *([_ROUNDED] if rounded.any() else []), *calibration_notes(list(found), rows)]
     notes += [] if refit is None else [f"Refit: {refit.sentence()}."]
     broken = np.array([row.outcome.is_broken for row in rows])
@@ -404,57 +404,13 @@ def certificates_of(certificates: Any) -> Certificates:
     """The certificates that a user passed, or named a file of."""
     if is_path(certificates):
         return load_certificates(os.fsdecode(certificates))
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates):
-        raise InputError(
-            "`certificates` must be what certify, generate or load_certificates returns, or the name of a certificate "
-            f"file, got {type(certificates).__name__}."
-        )
-    return found
+    return as_results(certificates, f"certify, generate or {LOADED}", Certificates)  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True)
-class _Beside:
-    """What is known besides each row, in words that only some rows need."""
-
-    new: Successor
-    shift: ShiftReport | None
-    shifts: Any
-    question: Question
-
-    @cached_property
-    def near(self) -> list[bool]:
-        """Rows whose margin on the new model lies within rounding of 0."""
-        asked = self.question
-        with np.errstate(over="ignore", invalid="ignore"):
-            return list(np.abs(asked.model.margin(asked.X, asked.one_target)) <= asked.band)
-
-    def why(self, inside: bool | None, item: Certificate) -> str:
-        """What is known about the shift."""
-        new, listed = self.new, offers(self.shifts, Fingerprinted)
-        if new.base is None:
-            return "whether the new model lies in the certified set was not measured"
-        if inside is None and new.unidentified:
-            return (
-                "whether the new model lies in the certified set is not known, since not all of the models is "
-                f"identified ({new.unidentified})"
-            )
-        if inside is None and offers(self.shifts, Refitted):
-            return "whether it is a refit that the certificate speaks of only its table shows; pass it as `data`"
-        if inside is None and listed and not is_proof(item.claim):
-            return "the certificate covers it if it comes from the certified process, which its fingerprint cannot show"
-        if new.differs and not (listed and item.delta == 1):
-            where = "" if not new.comparable and not len(new.model.parameters) else " in more than parameters"
-            return f"the new model differs{where} ({new.differs}), which this certificate does not cover"
-        if words_of(self.shifts).no_limit:
-            return words_of(self.shifts).no_limit
-        if self.shift is None or not bounds_distance(self.shifts):  # their delta is in other units than the distance
-            return f"the certified set is: {item.claim.measure}, delta = {exactly(item.delta)}"
-        moved = at_most(self.shift.delta)
-        return f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {moved}"
-
-
-def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _Beside, doubt: str) -> AuditRow:
+def _row(
+    on: Question, i: int, item: Certificate, valid: bool, inside: bool | None, doubt: str, why: Callable[[], str]
+) -> AuditRow:
+    """What became of row number `i` of a question; `why` says what is known about the shift, which few rows need."""
     if not item.is_certified:
         was = item.verdict.name if item.valid_today else f"{item.verdict.name}, {_NEVER_VALID}"
         outcome, reason = Outcome.NOT_PROMISED, f"it was {was}, so nothing was promised"
@@ -462,17 +418,17 @@ def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _B
         outcome, reason = Outcome.HELD, f"valid on the new model{doubt}"
         if inside is not None:
             within = "; the new model lies in the certified set"
-            reason += within if inside else f", though outside of the certified set: {beside.why(inside, item)}"
+            reason += within if inside else f", though outside of the certified set: {why()}"
     elif inside is None:
-        outcome, reason = Outcome.BROKEN, f"not valid on the new model{doubt}; {beside.why(inside, item)}"
+        outcome, reason = Outcome.BROKEN, f"not valid on the new model{doubt}; {why()}"
     elif not inside:
         outcome = Outcome.BROKEN_OUTSIDE
-        reason = f"not valid{doubt}: outside of the certified set; {beside.why(inside, item)}"
+        reason = f"not valid{doubt}: outside of the certified set; {why()}"
     elif is_proof(item.claim):
-        outcome, reason = Outcome.BROKEN_INSIDE, _WRONG + (_NEAR if beside.near[i] else "")
+        outcome, reason = Outcome.BROKEN_INSIDE, _WRONG + (_NEAR if abs(on.base_margins[i]) <= on.band[i] else "")
     else:
         rest = "this is one of the rest" if item.claim.coverage < 1 else "is false with its risk: here it is"
-        said = f"the certificate speaks of {item.claim}, and {rest}; {beside.why(inside, item)}"
+        said = f"the certificate speaks of {item.claim}, and {rest}; {why()}"
         outcome, reason = Outcome.BROKEN_INSIDE, f"not valid{doubt}, though inside of the certified set: {said}"
     about = (item.verdict.name, str(item.claim), as_python(item.target), item.delta)
     return AuditRow(outcome, valid, inside, *about, reason, was_valid=item.valid_today)

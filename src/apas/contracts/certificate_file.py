@@ -23,7 +23,7 @@ import numpy as np
 
 from apas._atomic import refusing, write_parts
 from apas._fields import Fields, parse_json
-from apas._validation import is_frame
+from apas._validation import is_frame, is_path
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import AnswerColumn, Certificates
@@ -45,17 +45,15 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
         file = Path(path)
     except TypeError:
         raise InputError(f"`path` must be the name of a {what}, got {type(path).__name__}.") from None
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
+    with refusing(f"{file} cannot be read"):
+        try:
+            mode = file.stat().st_mode
+        except ValueError as error:  # a zero byte in the name
+            raise InputError(f"`path` must be the name of a {what}, got {str(file)!r}: {error}.") from None
+        if not stat.S_ISREG(mode):  # before it is opened, as a pipe would keep us waiting
             raise InputError(f"{file} cannot be read: it is not a plain file.")
         with file.open("rb") as opened:
             raw = opened.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror or error}.") from None
-    except ValueError as error:  # a zero byte in the name
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"`path` must be the name of a {what}, got {str(file)!r}: {error}.") from None
     if len(raw) > MOST_BYTES:
         raise InputError(f"{file} is larger than a {what} may be ({MOST_BYTES} bytes); keep fewer rows in a file.")
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
@@ -71,8 +69,7 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
 
 def content_digest(content: dict[str, Any]) -> str:
     """SHA-256 of all but the field `digest`: keys sorted, no spaces, ASCII."""
-    rest = {key: value for key, value in content.items() if key != "digest"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = codec.write_sorted({key: value for key, value in content.items() if key != "digest"})
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
@@ -210,6 +207,28 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
         raise InputError(f"{path} is not a usable certificate file: {error}") from None
 
 
+def as_stored(certificates: Any) -> Stored:
+    """What a user passed, or named a file of; the digest of what was passed is not known yet."""
+    if is_path(certificates):
+        return read_stored(os.fsdecode(certificates))
+    found = as_results(certificates, f"certify, generate, max_shift or {LOADED}")
+    if isinstance(found, MaxShifts):
+        return Stored(None, found, "", own_versions())
+    return Stored(found, found.max_shifts, "", own_versions())
+
+
+#: What else a user may pass who asks about results.
+LOADED = "load_certificates returns, or the name of a certificate file"
+
+
+def as_results(certificates: Any, made: str, kind: Any = Certificates | MaxShifts) -> Any:
+    """Results that a user passed, those of counterfactuals among them; `made` says where one gets them."""
+    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
+    if not isinstance(found, kind):
+        raise InputError(f"`certificates` must be what {made}, got {type(certificates).__name__}.")
+    return found
+
+
 def read_content(content: dict[str, Any]) -> Stored:
     """Make of JSON values what was written, in this or an older version."""
     version = _version(content)
@@ -221,17 +240,15 @@ def read_content(content: dict[str, Any]) -> Stored:
     return _stored(about, [codec.read_entries(entries, 0, known)], known, content["digest"])
 
 
-def read_rows_of(
-    content: dict[str, Any], lines: Sequence[str], labels: list[Any]
-) -> tuple[Certificates, Sequence[str]]:
-    """Certificates of lines that come from several files about one table, and the texts that their digests are of."""
+def read_rows_of(content: dict[str, Any], entries: Sequence[Any], labels: list[Any]) -> Certificates:
+    """Certificates of entries that come from several files about one table, called by the labels."""
     about = _about(Fields(content).only(*_TOP))
     known = _answers(about, _version(content))
-    block = codec.read_lines(lines, 0, known)
     # without largest shifts, which of one table some rows may have and others not
-    found = _stored(about, [block._replace(labels=labels, radii=[-1] * len(lines))], known, "").certificates
+    block = codec.read_entries(entries, 0, known)._replace(labels=labels, radii=[-1] * len(entries))
+    found = _stored(about, [block], known, "").certificates
     assert found is not None
-    return found, block.texts
+    return found
 
 
 _DAMAGED = "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
@@ -252,40 +269,36 @@ def _read_laid_out(path: Path) -> Stored:
     """Read a file whose lines are as `save_certificates` writes them, block by block; an error if any is not."""
     if path.stat().st_size > MOST_BYTES or not path.is_file():
         raise InputError("it is no such file.")
+    digest = hashlib.sha256(b'{"certificates":[')
+
+    def blocks() -> Iterator[codec.Block]:
+        comma = ""
+        for block in _blocks(_entry_texts(file), codec.BLOCK, known):
+            digest.update(f"{comma}{','.join(block.texts)}".encode())
+            comma = ","
+            yield block
+
     with path.open(encoding="ascii", newline="") as file:
-        above = [next(file, "") for _ in range(len(_TOP) + 2)]
-        if above[-1] != ' "certificates": [\n':
-            raise InputError("its lines are others.")
-        told = parse_json(path, "".join([*above[:-1], ' "certificates": []}']).encode(), finite=True)
+        above = "".join(itertools.takewhile(lambda line: line != ' "certificates": [\n', file))
+        told = parse_json(path, f'{above} "certificates": []}}'.encode(), finite=True)
         about = _about(Fields(told).only(*_TOP, "certificates"))
-        known, digest = _answers(about, _version(told)), hashlib.sha256(b'{"certificates":[')
-
-        def blocks() -> Iterator[codec.Block]:
-            comma = ""
-            for block in _blocks(_entry_texts(file), codec.BLOCK, known):
-                digest.update(f"{comma}{','.join(block.texts)}".encode())
-                comma = ","
-                yield block
-
+        known = _answers(about, _version(told))
         stored = _stored(about, blocks(), known, "")
-        below = parse_json(path, ("{" + file.read()).encode())
+        below = parse_json(path, f"{{{file.read()}".encode())
     digest.update(b"]," + codec.write_sorted({key: told[key] for key in _TOP})[1:].encode())
     if below != {"digest": digest.hexdigest()}:
         raise InputError(_DAMAGED)
-    return replace(stored, digest=below["digest"])
+    return replace(stored, digest=digest.hexdigest())
 
 
 def _entry_texts(file: TextIO) -> Iterator[str]:
     """The entries of a file one by one, up to the line that ends their list."""
-    more = True
-    while (line := file.readline()) != " ],\n":
-        if not more or not line.startswith("  "):
+    lines = itertools.takewhile(lambda line: line != " ],\n", file)
+    for line, after in itertools.pairwise(itertools.chain(lines, [""])):
+        end = ",\n" if after else "\n"
+        if not line.startswith("  ") or not line.endswith(end):
             raise InputError("its lines are others.")
-        text = line[2:].removesuffix("\n")
-        more = text.endswith(",")
-        yield text.removesuffix(",")
-    if more:
-        raise InputError("its lines are others.")
+        yield line[2 : -len(end)]
 
 
 def _blocks(lines: Iterator[str], step: int, known: _Known) -> Iterator[codec.Block]:
@@ -338,17 +351,16 @@ def checked_seal(path: Path) -> dict[str, Any]:
     """The last line of such a file, which must be about the bytes above it."""
     digest, count, last = hashlib.sha256(), -2, b""
     try:
-        for line in raw_lines(path):
-            digest.update(last)
-            last, count = line, count + 1
+        with refusing(f"{path} cannot be read"):
+            for line in raw_lines(path):
+                digest.update(last)
+                last, count = line, count + 1
         seal = parse_json(path, last or b"{}")
-        if not isinstance(seal, dict) or seal != {"rows": count, "digest": digest.hexdigest()}:
+        if seal != {"rows": count, "digest": digest.hexdigest()}:
             raise InputError(_DAMAGED)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     except InputError as error:
         raise InputError(f"{path} is not a usable certificate file: {error}") from None
-    return seal
+    return dict(seal)
 
 
 def _answers(about: dict[str, Any], version: int) -> _Known:
@@ -358,15 +370,13 @@ def _answers(about: dict[str, Any], version: int) -> _Known:
 
 
 def _stored(about: dict[str, Any], blocks: Iterable[codec.Block], known: _Known, digest: str) -> Stored:
-    points = codec.CellBlocks(about["points"], "certificates[{}].values")
-    inputs = codec.CellBlocks(about["inputs"], "certificates[{}].input")
-    labels: list[Any] = []
-    encoded, margins, codes = [np.empty((0, 0))], [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
+    labels, points, inputs, encoded = (list[Any]() for _ in range(4))
+    margins, codes = [np.empty((0, 2))], [np.empty((2, 0), dtype=np.intp)]
     for block in blocks:
-        points.add(block.values)
-        inputs.add(block.inputs)
         labels += block.labels
-        encoded = [*encoded, block.encoded] if labels else encoded
+        points.append(codec.as_floats(about["points"], block.values))
+        inputs.append(codec.as_floats(about["inputs"], block.inputs))
+        encoded.append(block.encoded)
         margins.append(block.margins)
         codes.append(np.array([block.certificates, block.radii], dtype=np.intp))
     numbers = np.concatenate(codes, axis=1)
@@ -376,10 +386,12 @@ def _stored(about: dict[str, Any], blocks: Iterable[codec.Block], known: _Known,
     if labels and not any(some):
         raise InputError("each row must have a certificate or a largest shift.")
     try:
-        rows: Any = np.concatenate([np.asarray(part, dtype=np.float64) for part in encoded[bool(labels) :]])
+        rows: Any = np.concatenate([np.asarray(part, dtype=np.float64) for part in encoded] or [np.empty((0, 0))])
     except ValueError:  # rows of several lengths, of which `verify` complains
         rows = [list(row) for part in encoded for row in part]
-    common = {**about["common"], **_rows(labels, points.table(), inputs.table())}
+    values = codec.read_table(about["points"], points, "certificates[{}].values")
+    before = codec.read_table(about["inputs"], inputs, "certificates[{}].input")
+    common = {**about["common"], **_rows(labels, values, before)}
     common["readings"] = Readings(about["origin"], rows, np.concatenate(margins))
     certificates, radii = (AnswerColumn(read.items, column) for read, column in zip(known, numbers, strict=True))
     shifts = MaxShifts(radii, **common) if some[1] else None
@@ -470,11 +482,7 @@ def save_certificates(
         raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
     if target.suffix.lower() not in (".json", LINES):
         raise InputError(f"`path` must end in .json or .jsonl, got {str(target)!r}.")
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates | MaxShifts):
-        raise InputError(
-            f"`certificates` must be what certify, generate or max_shift returns, got {type(certificates).__name__}."
-        )
+    found = as_results(certificates, "certify, generate or max_shift returns")
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
     with refusing(f"`path` must be a file that can be written, but {target} cannot"):
         lines = target.suffix.lower() == LINES

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,6 @@ from apas._fields import Fields, parse_json
 from apas._lazy import require
 from apas._typing import Floats
 from apas._validation import is_frame
-from apas.certification.results import AnswerColumn
 from apas.contracts.certified_model import Readings
 from apas.display.numbers import plain
 from apas.errors import InputError
@@ -57,12 +57,10 @@ def described_table(rows: Any) -> dict[str, Any]:
 
 def table_cells(rows: Any) -> list[list[Any]]:
     """The cells row by row as JSON values; a number that JSON lacks as an object, a missing one as null."""
-    rows = rows if is_frame(rows) else np.asarray(rows)
-    if finite_numbers(rows):
-        cells: list[list[Any]] = (rows.to_numpy(dtype=object) if is_frame(rows) else rows).tolist()
-        return cells
-    values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
-    return [[_cell(cell) for cell in row] for row in values.tolist()]
+    array = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
+    cells: list[list[Any]] = array.tolist()
+    alike = finite_numbers(rows if is_frame(rows) else array)
+    return cells if alike else [[_cell(cell) for cell in row] for row in cells]
 
 
 def table_digest(rows: Any) -> str:
@@ -70,65 +68,51 @@ def table_digest(rows: Any) -> str:
     return hashlib.sha256(json.dumps(table_cells(rows), allow_nan=False).encode()).hexdigest()
 
 
-class CellBlocks:
-    """The cells of a table as blocks of them are read; `about` says what the table is, None that there is none."""
-
-    def __init__(self, about: Fields | None, where: str) -> None:
-        self.about, self.where, self.parts = about, where, list[Any]()
-        kinds = [] if about is None else [about.content.get("dtype"), *(about.content.get("dtypes") or ())]
-        self.floats = {str(kind) for kind in kinds} <= {"float64", "None"}
-
-    def add(self, rows: list[Any]) -> None:
-        """Take the cells of more rows."""
-        if self.about is None:
-            if any(cells is not None for cells in rows):
-                raise InputError("inputs must describe the table of the original rows, since there are some.")
-            return
-        try:  # numbers take a third of the memory as an array
-            array = np.array(rows) if self.floats else np.empty(0)
-        except ValueError:
-            array = np.empty(0)
-        self.parts.append(array.astype(np.float64) if array.ndim == 2 and array.dtype.kind in "fi" else rows)
-
-    def table(self) -> Any:
-        """The table, as an array or a data frame."""
-        if self.about is None:
-            return None
-        columns = self.about.content.get("columns")
-        width = len(columns) if isinstance(columns, list) else columns
-        if self.parts and all(isinstance(part, np.ndarray) and part.shape[1] == width for part in self.parts):
-            empty = read_table(self.about, [], self.where)
-            values = np.concatenate(self.parts)
-            return type(empty)(values, columns=empty.columns) if is_frame(empty) else values
-        rows = [row for part in self.parts for row in (part.tolist() if isinstance(part, np.ndarray) else part)]
-        return read_table(self.about, rows, self.where)
+def as_floats(about: Fields | None, rows: list[Any]) -> Any:
+    """The cells of some rows; of a table of floats as an array, which takes a third of the memory."""
+    kinds = [] if about is None else about.content.get("dtypes", [about.content.get("dtype")])
+    with suppress(TypeError, ValueError):  # what is no table, whoever reads it says so
+        array = np.array(rows) if {*map(str, kinds)} == {"float64"} else np.empty(0)
+        return array.astype(np.float64) if array.ndim == 2 and array.dtype.kind in "fi" else rows
+    return rows
 
 
-def read_table(about: Fields, cells: list[list[Any]], where: str) -> Any:
-    """The table that was described, as an array or a data frame."""
-    if about.choice("kind", "array", "frame") == "array":
+def read_table(about: Fields | None, blocks: list[Any], where: str) -> Any:
+    """The table that was described, as an array or a data frame, of its cells in blocks; None if there is none."""
+    if about is None:
+        if any(cells is not None for rows in blocks for cells in rows):
+            raise InputError("inputs must describe the table of the original rows, since there are some.")
+        return None
+    framed = about.choice("kind", "array", "frame") == "frame"
+    if framed:
+        names = about.only("kind", "columns", "dtypes").items("columns")
+        kinds = [Fields({"dtype": d}, about.name("dtypes")).choice("dtype", *KINDS) for d in about.items("dtypes")]
+        width = len(names)
+        if len(kinds) != width or not all(isinstance(n, str | int | float) for n in names):
+            raise InputError(f"{about.where} must have a name and a dtype per column.")
+    else:
         width = about.only("kind", "columns", "dtype").integer("columns")
-        dtype = about.choice("dtype", *KINDS)
+        kinds = [about.choice("dtype", *KINDS)]
         if width > MOST_COLUMNS:
             raise about.wrong("columns", f"an integer up to {MOST_COLUMNS}")
-        rows = [_read_row(row, width, where.format(i)) for i, row in enumerate(cells)]
-        table = np.empty((len(rows), width), dtype=object)  # now that the rows are known to be as wide as they say
-        for i, row in enumerate(rows):
-            table[i] = row
-        numpy_kind = dtype if dtype not in ("string", "category") else "object"
+    if blocks and all(isinstance(rows, np.ndarray) and rows.shape[1] == width for rows in blocks):
+        table = np.concatenate(blocks)
+    else:
+        cells = [row for rows in blocks for row in (rows.tolist() if isinstance(rows, np.ndarray) else rows)]
+        cells = [_read_row(row, width, where.format(i)) for i, row in enumerate(cells)]
+        table = np.array(cells, dtype=object).reshape(len(cells), width)
+    if not framed:
+        numpy_kind = kinds[0] if kinds[0] not in ("string", "category") else "object"
         return _cast(lambda: table.astype(numpy_kind), where.format(0))
     import pandas as pd
 
-    names = about.only("kind", "columns", "dtypes").items("columns")
-    kinds = [Fields({"dtype": d}, about.name("dtypes")).choice("dtype", *KINDS) for d in about.items("dtypes")]
-    if len(kinds) != len(names) or not all(isinstance(n, str | int | float) for n in names):
-        raise InputError(f"{about.where} must have a name and a dtype per column.")
-    rows = [_read_row(row, len(names), where.format(i)) for i, row in enumerate(cells)]
+    if table.dtype == np.float64:
+        return pd.DataFrame(table, columns=names)
     columns = [
-        _cast(lambda c=c, d=d: pd.Series([row[c] for row in rows], dtype=d), f"column {names[c]!r}")
+        _cast(lambda c=c, d=d: pd.Series(table[:, c].tolist(), dtype=d), f"column {names[c]!r}")
         for c, d in enumerate(kinds)
     ]
-    frame = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(len(rows)))
+    frame = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(len(table)))
     return frame.set_axis(names, axis=1)
 
 
@@ -187,28 +171,16 @@ write_line = json.JSONEncoder(allow_nan=False).encode
 write_sorted = json.JSONEncoder(allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
 
-class _Texts:
-    """Answers as texts, for a line and for the digest; what rows share is written once."""
-
-    def __init__(self, items: Sequence[Any] | None) -> None:
-        self.items, self.known = items, dict[int, tuple[str, str]]()
-
-    def of(self, rows: slice) -> list[tuple[str, str]]:
-        """The texts of some rows."""
-        if self.items is None:
-            return [("null", "null")] * (rows.stop - rows.start)
-        if not isinstance(self.items, AnswerColumn):
-            return [self._both(item) for item in self.items[rows]]
-        codes = self.items.codes[rows].tolist()
-        for code in dict.fromkeys(codes):
-            if code not in self.known:
-                self.known[code] = self._both(self.items.distinct[code])
-        return [self.known[code] for code in codes]
-
-    @staticmethod
-    def _both(item: Any) -> tuple[str, str]:
-        said = item.to_dict()
-        return write_line(said), write_sorted(said)
+def _answer_texts(items: Sequence[Any] | None, rows: slice) -> list[tuple[str, str]]:
+    """The answers of some rows, for a line and for the digest; what rows share is written once."""
+    if items is None:
+        return [("null", "null")] * (rows.stop - rows.start)
+    some, known = list(items[rows]), dict[int, tuple[str, str]]()
+    for item in some:
+        if id(item) not in known:
+            said = item.to_dict()
+            known[id(item)] = write_line(said), write_sorted(said)
+    return [known[id(item)] for item in some]
 
 
 def _row_texts(table: Any) -> tuple[list[str], list[str]]:
@@ -222,7 +194,7 @@ def _row_texts(table: Any) -> tuple[list[str], list[str]]:
 
 def entry_lines(found: Any, certificates: Any, radii: Any, readings: Readings) -> Iterator[tuple[list[str], list[str]]]:
     """The entries of a file block by block: as lines, and as the texts that the digest is of."""
-    labels, texts = found._labels(), (_Texts(certificates), _Texts(radii))
+    labels = found._labels()
     for start in range(0, len(found), BLOCK):
         rows = slice(start, min(start + BLOCK, len(found)))
         some, told = found[rows], readings[rows]
@@ -236,7 +208,7 @@ def entry_lines(found: Any, certificates: Any, radii: Any, readings: Readings) -
         margins = [
             "null" if text == "NaN" else text for text in json.dumps(told.margins.ravel().tolist())[1:-1].split(", ")
         ]
-        answers = [answer.of(rows) for answer in texts]
+        answers = [_answer_texts(items, rows) for items in (certificates, radii)]
         # the encoder takes a call per name, numbers are written faster
         called = list(map(str if all(type(name) is int for name in names) else write_line, names))
         blocks = []

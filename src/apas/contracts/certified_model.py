@@ -26,10 +26,11 @@ from apas.certification.region_claims import AskedRegion
 from apas.certification.results import Certificates, UnderShifts
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
+from apas.display.numbers import at_most, exactly
 from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.base import Dense, Described, Learned, Model, Named, Parameters, Raw, encoded_rows, offers
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, Refitted
+from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, Refitted, words_of
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 
 Results = TypeVar("Results", bound=UnderShifts[Any])
@@ -92,23 +93,19 @@ def question_of(
     target[:] = [item.target for item in items]
     # a row of which nothing is certified has the delta 0, at which nothing is asked
     delta = np.array([item.delta or 1.0 for item in items], dtype=np.float64)
-    told = [getattr(item, "region", None) for item in items]
-    regions = None
-    if any(region is not None for region in told) and points is not None:
-        each = enumerate(told)
-        regions = tuple(None if region is None else AskedRegion(region, points, i) for i, region in each)
-    return Question(model, encoded, target, delta, shifts, points=points, regions=regions)
+    told = enumerate([None if points is None else getattr(item, "region", None) for item in items])
+    regions = tuple(None if region is None else AskedRegion(region, points, i) for i, region in told)
+    return Question(model, encoded, target, delta, shifts, points=points, regions=regions if any(regions) else None)
 
 
 def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> Readings:
     """What the model of a question makes of each of its rows, whatever regions they stand for."""
     question = replace(question, regions=None)
     found = np.full((len(question), 2), np.nan)
+    if len(question):
+        found[:, 0] = question.base_margins
     with np.errstate(over="ignore", invalid="ignore"):
-        if len(question):
-            found[:, 0] = question.model.margin(question.X, question.one_target)
-        draws = not offers(question.shifts, Refitted)
-        for (entropy, purpose), rows in streams(items).items() if draws else ():
+        for (entropy, purpose), rows in () if offers(question.shifts, Refitted) else streams(items).items():
             found[rows, 1] = question.margins(question.directions(Stream(entropy, purpose), 0, 1), rows)[0]
     nine = [float(f"{value:.9g}") if math.isfinite(value) else math.nan for value in found.ravel().tolist()]
     return Readings(origin_of(question.model), question.X, np.array(nine).reshape(-1, 2))
@@ -338,6 +335,30 @@ class Successor:
             found[delta, proof] = None if inside and self.unidentified else inside
         return found
 
+    def why(self, inside: bool | None, item: Certificate, shifts: Any, moved: ShiftReport | None) -> str:
+        """What is known about the shift."""
+        listed = offers(shifts, Fingerprinted)
+        if self.base is None:
+            return "whether the new model lies in the certified set was not measured"
+        if inside is None and self.unidentified:
+            return (
+                "whether the new model lies in the certified set is not known, since not all of the models is "
+                f"identified ({self.unidentified})"
+            )
+        if inside is None and offers(shifts, Refitted):
+            return "whether it is a refit that the certificate speaks of only its table shows; pass it as `data`"
+        if inside is None and listed and not is_proof(item.claim):
+            return "the certificate covers it if it comes from the certified process, which its fingerprint cannot show"
+        if self.differs and not (listed and item.delta == 1):
+            where = "" if not self.comparable and not len(self.model.parameters) else " in more than parameters"
+            return f"the new model differs{where} ({self.differs}), which this certificate does not cover"
+        if words_of(shifts).no_limit:
+            return words_of(shifts).no_limit
+        if moved is None or not bounds_distance(shifts):  # their delta is in other units than the distance
+            return f"the certified set is: {item.claim.measure}, delta = {exactly(item.delta)}"
+        least = at_most(moved.delta)
+        return f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {least}"
+
 
 def bounds_distance(shifts: Any) -> bool:
     """Whether the delta of a set of shifts bounds the distance that is measured, over all parameters."""
@@ -481,24 +502,22 @@ def rows_on(found: Certificates, new: Successor) -> Question:
     if complaints:
         raise InputError(f"`new_model` must know the promised classes, but of a row {complaints[0]}.")
     if new.network_only:
-        points: Any = None
-        encoded: Floats = np.asarray(known_readings(found).encoded, dtype=np.float64)
-    else:
-        rows, absent = own_columns(found.points, found, new.model), absent_columns(found, new.model)
-        try:
-            points, encoded = rows_of(new.model, rows, found.feature_names)
-            check_agreement(new.model, points, encoded, name="`new_model`")
-            question = question_of(new.model, encoded, points, list(found), NothingMoves())
-            if absent and np.isnan(new.model.margin(encoded, question.one_target)).any():
-                raise InputError("it gives no number for them.")
-        except Exception as error:  # each library has an error of its own for rows that it does not take
-            if not (absent or isinstance(error, ApasError)):
-                raise
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            lack = f"they have no {absent}, and it does not take missing values there: " if absent else ""
-            raise InputError(f"`new_model` cannot read the rows of the certificates: {lack}{said}") from error
-        return question
-    return question_of(new.model, encoded, points, list(found), NothingMoves())
+        known = np.asarray(known_readings(found).encoded, dtype=np.float64)
+        return question_of(new.model, known, None, list(found), NothingMoves())
+    rows, absent = own_columns(found.points, found, new.model), absent_columns(found, new.model)
+    try:
+        points, encoded = rows_of(new.model, rows, found.feature_names)
+        check_agreement(new.model, points, encoded, name="`new_model`")
+        question = question_of(new.model, encoded, points, list(found), NothingMoves())
+        if absent and np.isnan(question.base_margins).any():
+            raise InputError("it gives no number for them.")
+    except Exception as error:  # each library has an error of its own for rows that it does not take
+        if not (absent or isinstance(error, ApasError)):
+            raise
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        lack = f"they have no {absent}, and it does not take missing values there: " if absent else ""
+        raise InputError(f"`new_model` cannot read the rows of the certificates: {lack}{said}") from error
+    return question
 
 
 def absent_columns(found: Certificates, model: Model) -> str:

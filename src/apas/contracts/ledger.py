@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -19,8 +16,8 @@ from apas._validation import check_flag, check_texts, is_path
 from apas.certification.calibration import ALARM, NextUpdate
 from apas.certification.claims import CLAIMS
 from apas.certification.results import Certificates
-from apas.contracts.audit import AuditReport, AuditRow, audit, certificates_of
-from apas.contracts.certificate_file import read_content, read_object, read_rows_of, read_stored, stored_content
+from apas.contracts import certificate_file as files
+from apas.contracts.audit import AuditReport, audit, certificates_of
 from apas.contracts.certificate_lines import write_line, write_sorted
 from apas.contracts.certified_model import match_model
 from apas.contracts.stores import open_store
@@ -28,76 +25,51 @@ from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.errors import InputError
 from apas.models.digest import model_digest
-from apas.shifts.distance import ShiftReport, read_model
+from apas.shifts.distance import read_model
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-#: What differs between two promises of one table, and what a later version of apas writes differently.
-_OWN, _WRITER = ("certificates", "digest"), "versions"
-#: A promise as a ledger keeps it: what is said of the whole table, the row, and the digest.
-_PART = re.compile(r'(\{.*), "certificates": \[(\{.*\})\], "digest": "([0-9a-f]{64})"\}')
 
-
-@dataclass(frozen=True)
-class Table:
-    """What the promises of one table have in common, as texts: for a file, and for the digests of it and a promise."""
-
-    written: str
-    in_file: str
-    in_promise: str
-    model: str
-    is_frame: bool
-
-    @classmethod
-    def of(cls, about: dict[str, Any]) -> Self:
-        """The table that a certificate file is about."""
-        promised = {key: value for key, value in about.items() if key != _WRITER}
-        texts = write_line(about)[:-1], write_sorted(about), write_sorted(promised)
-        return cls(*texts, about["model"]["digest"], about["points"]["kind"] == "frame")
-
-
-def _digest(row: str, about: str) -> str:
-    """`content_digest` of a file with one row: of all keys "certificates" is the first."""
-    return hashlib.sha256(f'{{"certificates":[{row}],{about[1:]}'.encode("ascii")).hexdigest()
-
-
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """One certified row."""
 
     label: Any  # what the row is called
     digest: str  # SHA-256 of what is promised, whatever the row is called and whichever version of apas wrote it
-    table: Table
-    entry: dict[str, Any]  # what a certificate file says of the row
-
-    @classmethod
-    def of(cls, entry: dict[str, Any], table: Table) -> Self:
-        """The promise that an entry of a certificate file is."""
-        return cls(entry["row"], _digest(write_sorted({**entry, "row": None}), table.in_promise), table, entry)
+    about: dict[str, Any]  # what a certificate file says of all rows
+    entry: dict[str, Any]  # what it says of this one
 
     def text(self, reference: str) -> str:
         """A certificate file whose row is called by the reference."""
-        entry, table = {**self.entry, "row": reference}, self.table
-        digest = _digest(write_sorted(entry), table.in_file)
-        return f'{table.written}, "certificates": [{write_line(entry)}], "digest": "{digest}"}}'
+        content = {**self.about, "certificates": [{**self.entry, "row": reference}]}
+        return write_line({**content, "digest": files.content_digest(content)})
+
+
+def _without(content: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key not in keys}
 
 
 def _parts(certificates: Any) -> list[Promise | None]:
     """The certified rows one by one; None for a row that is not certified."""
     if not is_path(certificates):
-        content = stored_content(certificates_of(certificates))
+        content = files.stored_content(certificates_of(certificates))
     else:
-        stored = read_stored(path := Path(os.fsdecode(certificates)))
+        stored = files.read_stored(path := Path(os.fsdecode(certificates)))
         if stored.certificates is None:
-            raise InputError(
-                f"{path} holds the largest shifts of rows but no certificates, so that nothing is promised."
-            )
+            what = "the largest shifts of rows but no certificates, so that nothing is promised"
+            raise InputError(f"{path} holds {what}.")
         is_json = path.suffix.lower() not in (".jsonl", ".parquet")
-        content = read_object(path, "certificate file") if is_json else stored_content(stored.certificates)
-    table = Table.of({key: value for key, value in content.items() if key not in _OWN})
-    entries = content["certificates"]
-    return [Promise.of(e, table) if e["certificate"]["verdict"] == "CERTIFIED" else None for e in entries]
+        content = files.read_object(path, "certificate file") if is_json else files.stored_content(stored.certificates)
+    about = _without(content, "certificates", "digest")
+    promised = _without(about, "versions")
+    return [
+        Promise(
+            entry["row"], files.content_digest({**promised, "certificates": [{**entry, "row": None}]}), about, entry
+        )
+        if entry["certificate"]["verdict"] == "CERTIFIED"
+        else None
+        for entry in content["certificates"]
+    ]
 
 
 def read_part(text: str) -> dict[str, Any]:
@@ -112,54 +84,37 @@ def read_part(text: str) -> dict[str, Any]:
     return dict(content)
 
 
-def _checked_part(text: str) -> dict[str, Any]:
-    """The content of a promise; a damaged one is an error, whatever its digest will be among others."""
-    content = read_part(text)
-    try:
-        read_content(content)
-    except InputError as error:
-        raise InputError(f"a promise of the ledger cannot be used: {error}") from None
-    return content
+Groups: TypeAlias = list[tuple[list[int], Certificates]]
 
 
-def _taken_apart(text: str) -> tuple[str, str, str]:
-    match = _PART.fullmatch(text)
-    if match is None:  # it is written in other words, which need not be wrong
-        content = _checked_part(text)
-        table = Table.of({key: value for key, value in content.items() if key not in _OWN})
-        match = _PART.fullmatch(Promise.of(content["certificates"][0], table).text(content["certificates"][0]["row"]))
-        assert match is not None
-    return match[1], match[2], match[3]
-
-
-def join_promises(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int], Certificates]]:
+def join_promises(texts: Sequence[str], labels: Iterable[Any]) -> Groups:
     """Promises as certificates again, those of one table together, each with the numbers of its rows."""
-    groups: dict[str, list[tuple[int, Any, str, str, str]]] = {}
-    tables: dict[str, tuple[dict[str, Any], Table]] = {}
+    tables: dict[str, tuple[dict[str, Any], list[tuple[int, Any, Any]]]] = {}
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        about, row, digest = _taken_apart(text)
-        if about not in tables:
-            try:
-                told = parse_json(Path("ledger"), f"{about}}}".encode(), finite=True)
-                tables[about] = told, Table.of(told)
-            except (InputError, KeyError, TypeError, ValueError):
-                _checked_part(text)
-                raise
-        groups.setdefault(tables[about][1].in_promise, []).append((number, label, row, digest, about))
+        content = read_part(text)
+        if content.get("digest") != files.content_digest(content):
+            _refuse([text])
+        about = _without(content, "certificates", "digest")
+        same = write_sorted(_without(about, "versions"))  # whichever version of apas wrote it
+        tables.setdefault(same, (about, []))[1].append((number, label, content["certificates"][0]))
     found = []
-    for rows in groups.values():
-        numbers, names, lines, digests, own = (list(column) for column in zip(*rows, strict=True))
+    for about, rows in tables.values():
+        numbers, names, entries = (list(column) for column in zip(*rows, strict=True))
         try:
-            certificates, read = read_rows_of(tables[own[0]][0], lines, names)
-            each = zip(read, own, digests, strict=True)
-            if any(_digest(row, tables[about][1].in_file) != digest for row, about, digest in each):
-                raise InputError("a promise of the ledger is damaged: its digest does not match; get it from a backup.")
-        except InputError:  # which of them is damaged
-            for number in numbers:
-                _checked_part(texts[number])
+            found.append((numbers, files.read_rows_of(about, entries, names)))
+        except InputError:
+            _refuse([texts[number] for number in numbers])
             raise
-        found.append((numbers, certificates))
     return found
+
+
+def _refuse(texts: Iterable[str]) -> None:
+    """Say what is wrong with the first promise that is no certificate file."""
+    for text in texts:
+        try:
+            files.read_content(read_part(text))
+        except InputError as error:
+            raise InputError(f"a promise of the ledger cannot be used: {error}") from None
 
 
 def checked_promises(
@@ -171,7 +126,7 @@ def checked_promises(
         there = [(place, part) for place, part in enumerate(parts) if part is not None]
         counted = bool(there) and all(part.label == place for place, part in there)
         # a name is a text, or a number of a data frame's own; those of an array are places
-        framed = any(part.table.is_frame for _, part in there)
+        framed = any(part.about["points"]["kind"] == "frame" for _, part in there)
         if counted or not all(isinstance(p.label, str) or (framed and type(p.label) is int) for _, p in there):
             raise InputError(
                 "`references` must say whom each row belongs to, since the rows have no names of their own"
@@ -208,46 +163,45 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("expires", "model"), str | None),
 }
 
-_NOT_MEASURED = "Some promises are about models that are not among the given bases; no shift was measured for them."
-
 
 def joint_audit(
-    texts: Sequence[str], labels: Sequence[str], new_model: Any, *, base: Any, expired: int, strict: bool, **how: Any
+    groups: Groups, labels: Sequence[str], new_model: Any, *, base: Any, expired: int, strict: bool, **how: Any
 ) -> AuditReport:
-    """Audit promises, each the text of a certificate file, in their order; `base` may be several models."""
+    """Audit promises in their order, those of one table together; `base` may be several models."""
     # A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
     # whether that fails the audit, goes into the report.
     given = [] if base is None else list(base) if isinstance(base, list | tuple) else [base]
     bases = [read_model(model, "`base`") for model in given]
-    new, groups = read_model(new_model, "`new_model`"), join_promises(texts, labels)
+    new = read_model(new_model, "`new_model`")
     # the model that these certificates are about, if it is given
     chosen = [next((m for m in bases if not isinstance(match_model(found, m), str)), None) for _, found in groups]
     if bases and groups and all(own is None for own in chosen):
         raise InputError("`base` must be a model that promises of the ledger are about, but none is; leave it out.")
-    rows: dict[int, AuditRow] = {}
-    shifts: dict[str, ShiftReport] = {}
-    notes: list[str] = []
-    comparable = bool(groups)
-    for (numbers, found), own in zip(groups, chosen, strict=True):
-        report = audit(found, new, base=own, **how)
-        rows |= dict(zip(numbers, report, strict=True))
-        shifts |= report.shifts
-        comparable &= report.comparable and bool(report.shifts)
-        notes += [note for note in report.notes if note not in notes]
+    reports = [audit(found, new, base=own, **how) for (_, found), own in zip(groups, chosen, strict=True)]
+    both = zip(groups, reports, strict=True)
+    rows = dict(pair for (numbers, _), told in both for pair in zip(numbers, told, strict=True))
+    notes = [note for told in reports for note in told.notes]
     if bases and not all(own is not None for own in chosen):
-        notes.append(_NOT_MEASURED)
-    about: dict[str, Any] = {
-        "points": groups[0][1].points if len(groups) == 1 else None,
-        "new_digest": model_digest(new),
-    }
-    about |= {"shifts": shifts, "notes": notes, "comparable": comparable, "expired": expired, "strict": strict}
-    index = np.array(labels, dtype=object)
-    return AuditReport([rows[number] for number in range(len(labels))], index=index, **about)
+        others = "Some promises are about models that are not among the given bases"
+        notes.append(f"{others}; no shift was measured for them.")
+    return AuditReport(
+        [rows[number] for number in range(len(labels))],
+        index=np.array(labels, dtype=object),
+        points=groups[0][1].points if len(groups) == 1 else None,
+        new_digest=model_digest(new),
+        shifts=dict(shift for told in reports for shift in told.shifts.items()),
+        notes=list(dict.fromkeys(notes)),
+        comparable=bool(groups) and all(told.comparable and told.shifts for told in reports),
+        expired=expired,
+        strict=strict,
+    )
 
 
-def begins(digest: str, code: str) -> bool:
-    """Whether a digest begins like this, as it is written on letters or otherwise."""
-    return digest.startswith(code.replace("-", "").strip().lower())
+def _beginning(digest: str) -> str:
+    """How a digest has to begin, which may be written as on letters."""
+    if not isinstance(digest, str):
+        raise InputError(f"`digest` must be a text, how the digest of the promise begins, got {digest!r}.")
+    return digest.replace("-", "").strip().lower()
 
 
 _COLUMNS = ("reference", "state", "issued", "expires", "target", "delta", "claim", "digest")
@@ -360,13 +314,14 @@ class Ledger:
             with self._store.transaction():
                 now, day = self._stamp(), self._today
                 for reference, part in some:
+                    model = part.about["model"]["digest"]
                     _, made = self._store.execute(
                         "INSERT INTO promises (reference, digest, model, content, issued, expires, state) "
                         "VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT (reference, digest) DO NOTHING RETURNING id",
-                        (reference, part.digest, part.table.model, part.text(reference), day, last),
+                        (reference, part.digest, model, part.text(reference), day, last),
                     )
                     for (number,) in made:
-                        self._note(number, now, "added", "open", part.table.model)
+                        self._note(number, now, "added", "open", model)
                         fresh += 1
         return Added(fresh, len(owed) - fresh, len(parts) - len(owed))
 
@@ -411,39 +366,36 @@ class Ledger:
         columns = query.format("id, reference, content")
         owed: list[Any] = self._rows(f"{columns}(expires IS NULL OR expires >= ?) ORDER BY id", today)
         gone = int(self._rows(f"{query.format('count(*)')}expires < ?", today)[0][0])
-        texts, names = [text for _, _, text in owed], [name for _, name, _ in owed]
+        numbers, names = [number for number, _, _ in owed], [name for _, name, _ in owed]
+        groups = join_promises([text for _, _, text in owed], names)
         how: dict[str, Any] = {"validity_only": validity_only, "space": space, "repairs": repairs}
-        report = joint_audit(texts, names, new_model, base=base, expired=gone, strict=strict, **how)
-        report.notes += tuple(self._followed(owed, report))
+        report = joint_audit(groups, names, new_model, base=base, expired=gone, strict=strict, **how)
+        report.notes += tuple(self._followed(numbers, groups, report))
         if not record:
             return report
         with self._store.transaction():
             now = self._stamp()
-            for (number, *_), row in zip(owed, report, strict=True):
+            for number, row in zip(numbers, report, strict=True):
                 state = "broken" if row.outcome.is_broken else "open"
                 if self._move(number, state):  # else somebody retired it meanwhile
                     detail = row.reason + ("" if row.repair is None else f"; nearest repair: {row.repair}")
                     self._note(number, now, f"audited: {row.outcome.name}", state, report.new_digest, detail)
         return report
 
-    def _followed(self, owed: Sequence[tuple[int, str, str]], report: AuditReport) -> list[str]:
+    def _followed(self, numbers: Sequence[int], groups: Groups, report: AuditReport) -> list[str]:
         """How often calibrated claims have held so far, this audit included; loud where that contradicts them."""
-        found: dict[str, tuple[NextUpdate, set[int], set[str]]] = {}
-        for number, _, text in owed:
-            if NextUpdate.kind not in text:  # to read it takes ten times as long
-                continue
-            told = read_part(text)
-            claim = told["certificates"][0]["certificate"]["claim"]
-            if claim.get("kind") == NextUpdate.kind:
-                # the models that calibrated, and the certified one, are no later updates
-                own = {told["model"]["digest"], *told["shifts"].get("models", ())}
-                read = NextUpdate.from_dict(Fields(claim))
-                found.setdefault(json.dumps(claim), (read, set(), own))[1].add(number)
+        found: dict[NextUpdate, tuple[set[int], set[str]]] = {}
+        for places, certificates in groups:
+            # the models that calibrated, and the certified one, are no later updates
+            own = {certificates.model_digest, *certificates.shifts.to_dict().get("models", ())}
+            for place, item in zip(places, certificates, strict=True):
+                if isinstance(item.claim, NextUpdate):
+                    found.setdefault(item.claim, (set(), own))[0].add(numbers[place])
         query = "SELECT promise AS id, model, event FROM history WHERE event LIKE 'audited: %' ORDER BY history.id"
         audits = [(n, m, event.endswith(("HELD", "OPEN"))) for n, m, event in self._rows(query)] if found else []
-        audits += [(n, report.new_digest, not row.outcome.is_broken) for (n, *_), row in zip(owed, report, strict=True)]
+        audits += [(n, report.new_digest, not row.outcome.is_broken) for n, row in zip(numbers, report, strict=True)]
         notes = []
-        for claim, promises, own in found.values():
+        for claim, (promises, own) in found.items():
             kept: dict[str, bool] = {}
             for number, model, held in audits:
                 if number in promises and model not in own:
@@ -474,14 +426,12 @@ class Ledger:
         """
         if outcome not in ("honoured", "withdrawn"):
             raise InputError(f'`outcome` must be "honoured" or "withdrawn", got {outcome!r}.')
-        if not isinstance(digest, str):
-            raise InputError(f"`digest` must be a text, how the digest of the promise begins, got {digest!r}.")
-        names = check_texts(references, "references")
+        code, names = _beginning(digest), check_texts(references, "references")
         query = "SELECT id, digest FROM promises WHERE reference = ? AND state IN ('open', 'broken')"
         closed = 0
         with self._store.transaction():
             for name in names:
-                chosen = [number for number, known in self._rows(query, name) if begins(known, digest)]
+                chosen = [number for number, known in self._rows(query, name) if known.startswith(code)]
                 if not chosen:
                     raise InputError(
                         f"{self._path} holds no promise to {name!r} that is not closed yet; nothing was changed."
@@ -500,15 +450,14 @@ class Ledger:
         """
         import pandas as pd
 
-        if not isinstance(digest, str):
-            raise InputError(f"`digest` must be a text, how the digest of the promise begins, got {digest!r}.")
+        code = _beginning(digest)
         if state is not None and state not in STATES:
             raise InputError(f"`state` must be one of {', '.join(STATES)}, got {state!r}.")
         self._check()
         today, lines = self._today, []
         query = "SELECT reference, state, issued, expires, content, digest FROM promises ORDER BY id"
         for reference, kept, issued, last, content, known in self._rows(query):
-            if not begins(known, digest):
+            if not known.startswith(code):
                 continue
             told = read_part(content)["certificates"][0]["certificate"]
             now = "expired" if kept == "open" and last is not None and last < today else kept
@@ -532,13 +481,21 @@ class Ledger:
     def _now(self) -> datetime:
         """The time, in UTC; an error if the history makes it unlikely to be right."""
         now = self._clock().astimezone(UTC)
-        last = None if self._trust_clock else self._last_entry()
-        if last is not None and not -BEFORE <= now - last <= AFTER:
-            where = "more than a day before" if now < last else "more than ten years after"
-            raise InputError(
-                f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is {where} the last entry of {self._path} "
-                f"({last:%Y-%m-%d %H:%M} UTC); set the clock, or if it is right pass trust_clock=True (--trust-clock)."
-            )
+        # what version 1 of the file closed by its clock does not count
+        query = "SELECT at FROM history WHERE event != 'expired' ORDER BY id DESC LIMIT 1"
+        for (at,) in () if self._trust_clock else self._rows(query):
+            try:
+                last = datetime.fromisoformat(at).astimezone(UTC)
+            except (TypeError, ValueError, OverflowError):
+                what = "an entry of its history has no time"
+                raise InputError(f"{self._path} is damaged: {what}; get it from a backup.") from None
+            if not -BEFORE <= now - last <= AFTER:
+                where = "more than a day before" if now < last else "more than ten years after"
+                raise InputError(
+                    f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is {where} the last entry of {self._path} "
+                    f"({last:%Y-%m-%d %H:%M} UTC); set the clock, or if it is right pass trust_clock=True "
+                    "(--trust-clock)."
+                )
         return now
 
     @property

@@ -24,7 +24,7 @@ from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace, own_columns
 from apas.display.numbers import plain
 from apas.errors import ApasError, Unsupported
-from apas.models.base import encoded_rows, needs_strict, valid
+from apas.models.base import encoded_rows, valid
 
 PER_ROW, ALTOGETHER = 5.0, 60.0  # seconds for one program, and for all repairs of one file
 HALVINGS = 40  # how often the way to a point that descent found is halved
@@ -243,6 +243,4 @@ def _outcome(question: Question, i: int, asked: AskedRegion) -> RegionOutcome:
 
 def _accepts(question: Question, i: int, read: ReadRegion, places: list[tuple[int, Any]]) -> list[bool]:
     margins = question.model.margin(encoded_rows(question.model, read.rows(places))[1], question.target[i])
-    labels = np.empty(len(margins), dtype=object)
-    labels[:] = [question.target[i]] * len(margins)
-    return valid(margins, needs_strict(question.model.classes, labels)).tolist()  # type: ignore[no-any-return]
+    return valid(margins, np.repeat(question.strict[i], len(margins))).tolist()  # type: ignore[no-any-return]

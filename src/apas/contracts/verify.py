@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from apas._random import entropy_of
-from apas._validation import check_flag, check_integer, check_number, is_path
+from apas._validation import check_flag, check_integer, check_number
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate, Rechecked
 from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.certification.derived_seed import LEAST_BITS, source_of_seed, wrong_seed
@@ -24,8 +23,8 @@ from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model, verify_evidence as again
-from apas.contracts.certificate_file import read_stored
-from apas.contracts.verify_evidence import Checked, Fresh
+from apas.contracts.certificate_file import as_stored
+from apas.contracts.verify_evidence import Answer, Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
 from apas.errors import ApasError, InputError
@@ -92,43 +91,24 @@ class VerifyRow:
         return {**vars(self), "target": plain(self.target), "check": self.check.value}
 
 
-@dataclass(frozen=True)
-class Required:
-    """What each row must claim at least; None for whatever it does."""
-
-    coverage: float | None
-    confidence: float | None
-    delta: float | None
-    target: str | None
-    derived: bool
-
-    def __post_init__(self) -> None:
-        for name, most in (("coverage", 1), ("confidence", 1), ("delta", None)):
-            if (value := getattr(self, name)) is not None:
-                checked = check_number(value, f"require_{name}", "verify", above=0, most=most)
-                object.__setattr__(self, name, checked)
-        check_flag(self.derived, "require_derived")
-
-    def missing(self, line: VerifyRow) -> str | None:
-        """What a line does not claim, in words; None if it claims enough."""
-        least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
-        asked = [(name, exactly(value), value) for name, value in least if value is not None]
-        if self.target is not None and str(plain(line.target)) != self.target:
-            return f"is about the target {str(plain(line.target))!r}, {self.target!r} is required"
-        if not line.is_promise and (asked or self.target is not None):
-            what = f"{asked[0][0]} {asked[0][1]}" if asked else f"the target {self.target!r}"
-            return f"certifies nothing, {what} is required"
-        for name, shown, value in asked:
-            claimed = getattr(line, name)
-            if claimed is None:
-                return f"claims a confidence of each test of its search alone, {shown} is required"
-            if claimed < value:
-                together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
-                told = f"1 - 2^-{line.bits}" if name == "confidence" and line.bits else exactly(claimed)
-                return f"claims {name} {told}{together}, {shown} is required"
-        if self.derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
-            return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
-        return None
+def _lacking(line: VerifyRow, least: Mapping[str, float], target: str | None, derived: bool) -> str | None:
+    """What a line does not claim of what it must claim at least, in words; None if it claims enough."""
+    if target is not None and str(plain(line.target)) != target:
+        return f"is about the target {str(plain(line.target))!r}, {target!r} is required"
+    if not line.is_promise and (least or target is not None):
+        what = next((f"{name} {exactly(value)}" for name, value in least.items()), f"the target {target!r}")
+        return f"certifies nothing, {what} is required"
+    for name, value in least.items():
+        claimed = getattr(line, name)
+        if claimed is None:
+            return f"claims a confidence of each test of its search alone, {exactly(value)} is required"
+        if claimed < value:
+            together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
+            told = f"1 - 2^-{line.bits}" if name == "confidence" and line.bits else exactly(claimed)
+            return f"claims {name} {told}{together}, {exactly(value)} is required"
+    if derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
+        return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
+    return None
 
 
 class VerifyReport(RowResults[VerifyRow]):
@@ -184,8 +164,7 @@ class VerifyReport(RowResults[VerifyRow]):
         return {"ok": self.ok, "notes": list(self.notes)}
 
 
-_Answer = tuple[Checked, str]
-_Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
+_Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, Answer]]
 _CHECKS: dict[type[Any], _Check] = {
     SamplingEvidence: again.draw_again,
     BoundEvidence: again.prove_again,
@@ -265,10 +244,20 @@ def verify(
         if not fresh:
             raise InputError("`samples` of verify goes with fresh=True; leave it out, or draw afresh.")
     target = None if require_target is None else str(plain(require_target))
-    required = Required(require_coverage, require_confidence, require_delta, target, require_derived)
+    asked = {"coverage": (require_coverage, 1), "confidence": (require_confidence, 1), "delta": (require_delta, None)}
+    least = {
+        name: check_number(value, f"require_{name}", "verify", above=0, most=most)
+        for name, (value, most) in asked.items()
+        if value is not None
+    }
+    check_flag(require_derived, "require_derived")
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
-    net, parts = as_model(model), _parts(certificates)
+    # as a file has it, so that a result is checked as its file would be
+    net, stored = as_model(model), as_stored(certificates)
+    parts = [
+        certified_model.with_readings(part) for part in (stored.certificates, stored.max_shifts) if part is not None
+    ]
     drawn = Fresh(entropy_of(rng), samples)  # also where nothing is drawn: what is no seed is refused
     anew = drawn if fresh else None
     lines: list[VerifyRow] = []
@@ -277,9 +266,9 @@ def verify(
             part.shifts = part.shifts.with_models(models)
         part = certified_model.completed(part, shifts)
         answers = _check_rows(part, net, anew)
-        told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
-        for line in told:
-            less = None if line.check is Checked.FAILS else required.missing(line)
+        for item, answer in zip(part, answers, strict=True):
+            line = _told(item, part.shifts, net, answer)
+            less = None if line.check is Checked.FAILS else _lacking(line, least, target, require_derived)
             lines.append(line if less is None else replace(line, check=Checked.FAILS, reason=less))
     report = _report(lines, parts)
     counts = Counter((line.seed, line.bits) for line in lines if line.seed is not None)
@@ -291,7 +280,7 @@ def verify(
     return report
 
 
-def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
+def _told(item: Any, shifts: Any, net: Model, answer: Answer) -> VerifyRow:
     claim, own = item.claim, item.claim.row_confidence
     is_certificate, alone = isinstance(item, Certificate), isinstance(item, MaxShift) and item.per_test
     down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
@@ -331,22 +320,7 @@ def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
     return words
 
 
-def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
-    """What is to be checked, as a file has it, so that a result is checked as its file would be."""
-    if is_path(certificates):
-        stored = read_stored(certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates)))
-        return [part for part in (stored.certificates, stored.max_shifts) if part is not None]
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates | MaxShifts):
-        raise InputError(
-            "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of a "
-            f"certificate file, got {type(certificates).__name__}."
-        )
-    radii = found.max_shifts if isinstance(found, Certificates) else None
-    return [certified_model.with_readings(part) for part in (found, radii) if part is not None]
-
-
-def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
+def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[Answer]:
     if not len(found):
         return []
     matched = certified_model.match_model(found, net)
@@ -382,20 +356,19 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
     return [_as_far_as_known(answer, matched) for answer in said]
 
 
-def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool) -> dict[int, _Answer]:
+def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool) -> dict[int, Answer]:
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
-        if item.region is not None:
-            if question.regions is None:  # the preprocessing is not at hand
-                answers[i] = Checked.NOT_CHECKED, "its region is told in units that this model does not take"
-            elif isinstance(item.evidence, BaseEvidence):
-                answers[i] = again.region_today(question, i, item)
-        elif isinstance(item.evidence, BaseEvidence) or not ok:
+        of_base = isinstance(item.evidence, BaseEvidence)
+        if item.region is not None and question.regions is None:  # the preprocessing is not at hand
+            answers[i] = Checked.NOT_CHECKED, "its region is told in units that this model does not take"
+        elif item.region is not None and of_base:
+            answers[i] = again.region_today(question, i, item)
+        elif item.region is None and (of_base or not ok):
             answers[i] = _base(question, item, ok, bool(near[i]), from_file)
-    for i, item in enumerate(items):
-        if i not in answers and not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):
+        elif not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):
             answers[i] = _recheck_itself(question.take(slice(i, i + 1)), item)
     for kind, check in _CHECKS.items():
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
@@ -407,7 +380,7 @@ def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, 
     return answers
 
 
-def _recheck_itself(alone: Question, item: Certificate | MaxShift) -> _Answer:
+def _recheck_itself(alone: Question, item: Certificate | MaxShift) -> Answer:
     """What a claim or evidence that is not the package's own says about itself."""
     for part in (item.claim,) if isinstance(item, MaxShift) else (item.evidence, item.claim):
         if offers(part, Rechecked):
@@ -420,7 +393,7 @@ def _recheck_itself(alone: Question, item: Certificate | MaxShift) -> _Answer:
     return Checked.NOT_CHECKED, f"nothing is known that would check {kinds} again: neither has a recheck()"
 
 
-def _base(question: Question, item: Certificate, valid: bool, near: bool, from_file: bool) -> _Answer:
+def _base(question: Question, item: Certificate, valid: bool, near: bool, from_file: bool) -> Answer:
     """A row that the model itself decides, or leaves open by its rounding: whether it does."""
     verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near else (Verdict.REFUTED, NOT_VALID)
     if near and not isinstance(item.evidence, BaseEvidence):
@@ -438,7 +411,7 @@ def _base(question: Question, item: Certificate, valid: bool, near: bool, from_f
     return Checked.HOLDS, reason
 
 
-def _as_far_as_known(answer: _Answer, matched: certified_model.Matched) -> _Answer:
+def _as_far_as_known(answer: Answer, matched: certified_model.Matched) -> Answer:
     """What holds only if raw rows are encoded in a way that the model at hand does not tell is not checked."""
     if answer[0] is not Checked.HOLDS:
         return answer

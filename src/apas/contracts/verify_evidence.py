@@ -1,6 +1,7 @@
 """Certificates recomputed: draws made again, bounds proved again, witnesses replayed, largest shifts searched again."""
 
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from apas.certification import certificate
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.failing_draws import first_failures
-from apas.certification.max_shift.result import MaxShift, without_search
+from apas.certification.max_shift.result import ENDS, MaxShift, without_search
 from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.refit import RefitBounds
@@ -47,18 +48,19 @@ MOST_DRAWS = 10_000_000  # no more draws than this are made again for one row; a
 #: Fresh draws refute no true claim of a call, but with a probability of `MISTAKEN`; and they refute a claim that leaves
 #: out a `WORSE` times smaller share than fails with the probability `POWER`.
 MISTAKEN, WORSE, POWER = Fraction(1, 1000), Fraction(3, 2), Fraction(99, 100)
-_Answer = tuple[Checked, str]
+Answer = tuple[Checked, str]
 #: Numbers as `generate` writes them: another spelling of the same test would name other draws, to be chosen from.
 _TEST = re.compile(r"generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
 
 
-def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, Answer]:
     """Check the certificates number `rows`, all of which have evidence of sampling."""
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     groups: dict[Any, list[int]] = {}
-    together = Counter((items[i].claim, _sampling_evidence(items[i]).entropy) for i in rows)
-    for i in rows:
-        evidence, claim = _sampling_evidence(items[i]), items[i].claim
+    evidences: dict[int, Any] = {i: items[i].evidence for i in rows}
+    together = Counter((items[i].claim, evidence.entropy) for i, evidence in evidences.items())
+    for i, evidence in evidences.items():
+        claim = items[i].claim
         complaint = _accounts(items[i], evidence, question, together[claim, evidence.entropy])
         # what the anytime test has decided stays so, however many draws there might have been
         ended = evidence.anytime and items[i].verdict is not Verdict.UNKNOWN and evidence.samples > MOST_DRAWS
@@ -72,7 +74,7 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
             groups.setdefault((claim, *stream), []).append(i)
     for (claim, samples, entropy, purpose, anytime), part in groups.items():
         # how many ranks from 0 on have a row that was tested on draws of this seed
-        ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
+        ranks = {_test_of(evidence)[0] for evidence in evidences.values() if evidence.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
         some = question.take(np.array(part, dtype=np.intp)).for_claim(claim)
         found: Sequence[Certificate | str]
@@ -83,13 +85,8 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
         except InputError as error:
             found = [str(error)] * len(part)
         for i, now in zip(part, found, strict=True):
-            answers[i] = _charge_rank(question, items[i], _compared_draws(items[i], now), known)
+            answers[i] = _charge_rank(question, claim, evidences[i], _compared_draws(items[i], now), known)
     return answers
-
-
-def _sampling_evidence(item: Certificate) -> SamplingEvidence:
-    assert isinstance(item.evidence, SamplingEvidence)
-    return item.evidence
 
 
 @dataclass(frozen=True)
@@ -102,13 +99,13 @@ class Fresh:
 
 
 def confirmed_anew(
-    question: Question, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, _Answer], fresh: Fresh
-) -> dict[int, _Answer]:
+    question: Question, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, Answer], fresh: Fresh
+) -> dict[int, Answer]:
     """Put certified rows, whose `answers` say that they hold, to a test on draws that nobody could have known."""
     if offers(question.shifts, Listed):
         said = "there are no other models of these to draw"
         return {i: (answers[i][0], f"{answers[i][1]}; {said}") for i in rows}
-    found: dict[int, _Answer] = {}
+    found: dict[int, Answer] = {}
     groups: dict[Any, list[int]] = {}  # of rows that share a claim
     for i in rows:
         groups.setdefault(items[i].claim, []).append(i)
@@ -210,12 +207,10 @@ def _rank_complaint(question: Question, evidence: SamplingEvidence, claim: Most)
     return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
 
 
-def _charge_rank(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
+def _charge_rank(question: Question, claim: Most, evidence: SamplingEvidence, answer: Answer, known: int) -> Answer:
     """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price."""
     # Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless
     # the file holds all lower ones; then nobody can tell.
-    evidence, claim = _sampling_evidence(item), item.claim
-    assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
     if answer[0] is not Checked.HOLDS or claim.tries == tries or evidence.siblings is not None:
         return answer
@@ -235,20 +230,22 @@ def too_many_rows(claim: Claim, together: int) -> str | None:
     return None
 
 
-def _differing(done: str, told: Mapping[str, Any], found: Mapping[str, Any]) -> _Answer | None:
+def _differing(
+    done: str, told: Mapping[str, Any], found: Mapping[str, Any], same: Callable[[Any, Any], bool] = operator.eq
+) -> Answer | None:
     """What of a certificate another run of what made it finds otherwise; None if nothing."""
     for key, value in found.items():
-        if told.get(key) != value:
+        if not same(told.get(key), value):
             return Checked.FAILS, f"{done} again, {key} is {value!r}, the file says {told.get(key)!r}"
     return None
 
 
-def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
+def _compared_draws(item: Certificate, now: Certificate | str) -> Answer:
     if isinstance(now, str):
         return Checked.FAILS, now
     whole, keys = (item.to_dict(), now.to_dict()), ("verdict", "claim", "reason", "witness")
     told, found = ({**c["evidence"], **{key: c[key] for key in keys}} for c in whole)
-    if _sampling_evidence(item).anytime and now.verdict is not Verdict.UNKNOWN:
+    if told["test"] == ANYTIME and now.verdict is not Verdict.UNKNOWN:
         found["samples"] = max(told["samples"], told["draws"])
     return _differing("drawn", told, found) or (Checked.HOLDS, f"drawn again: {now.reason}")
 
@@ -263,13 +260,12 @@ MOST_BOXES = 1_000_000  # no more boxes than this are looked at again for one ro
 SAME_SHARE = 1e-9  # how much a share of the box may differ on another machine
 
 
-def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, Answer]:
     """Check the certificates number `rows`, all of which have evidence of bounds."""
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     groups: dict[str, list[int]] = {}
     for i in rows:
-        item, evidence = items[i], items[i].evidence
-        assert isinstance(evidence, BoundEvidence)
+        item, evidence = items[i], cast(BoundEvidence, items[i].evidence)
         complaint, how = _contradiction(question, item, evidence), item.method.removeprefix("cascade: ")
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
@@ -295,12 +291,11 @@ def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence
     return answers
 
 
-def enumerated_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def enumerated_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, Answer]:
     """Check the certificates number `rows`, all of which have evidence of enumeration."""
-    answers: dict[int, _Answer] = {}
+    answers: dict[int, Answer] = {}
     for i in rows:
-        item, evidence, claim = items[i], items[i].evidence, items[i].claim
-        assert isinstance(evidence, EnumerationEvidence)
+        item, evidence, claim = items[i], cast(EnumerationEvidence, items[i].evidence), items[i].claim
         if item.method.removeprefix("cascade: ") != "enumeration":
             answers[i] = Checked.FAILS, f"its evidence is that of an enumeration, not of {item.method!r}"
         elif evidence.evaluated > MOST_BOXES:
@@ -312,11 +307,11 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
             method = Enumeration(coverage=claim.coverage, gap=1e-300, max_boxes=evidence.evaluated)
             method = method if evidence.volumes is None else replace(method, precision=1e-300)
             now = _prove_again(question, [i], items, method)[0]
-            answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
+            answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, now)
     return answers
 
 
-def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
+def replay_witness(question: Question, row: int, item: Certificate) -> Answer:
     """Whether the shift that a certificate keeps lies in the set, and breaks the row."""
     witness, outside = item.witness, "its witness does not lie in the set or does not break the row"
     if witness is None:
@@ -354,7 +349,7 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
     return Checked.HOLDS, "its witness lies in the set and breaks the row"
 
 
-def region_today(question: Question, row: int, item: Certificate) -> _Answer:
+def region_today(question: Question, row: int, item: Certificate) -> Answer:
     """Whether the model itself breaks a region, or leaves it open, as a certificate says."""
     look = question.regions[row].on_model(question.model, item.target)  # type: ignore[index]
     if look.margins[0] > 0:
@@ -368,7 +363,7 @@ def region_today(question: Question, row: int, item: Certificate) -> _Answer:
     return replay_witness(question, row, item)
 
 
-def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
+def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> Answer:
     """Prove a row by distinguishing cases once more, without a solver; cases may come out differently elsewhere."""
     now = decide_rows(question.take(slice(row, row + 1)), "exact", _WITHOUT_SOLVER, SECONDS)[0]
     same = isinstance(now.evidence, BoundEvidence) and now.evidence.nodes == evidence.nodes
@@ -398,7 +393,7 @@ def _contradiction(question: Question, item: Certificate, evidence: BoundEvidenc
 
 def _prove_again(
     question: Question, rows: list[int], items: Sequence[Certificate], method: Any
-) -> Sequence[Certificate | _Answer]:
+) -> Sequence[Certificate | Answer]:
     some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=1)
     complaint = method.unsupported(some)
     if complaint is not None:
@@ -409,7 +404,7 @@ def _prove_again(
     return [replace(c, claim=claim) for c, claim in zip(found, claims, strict=True)]
 
 
-def _compared_proof(question: Question, row: int, item: Certificate, now: Certificate | _Answer) -> _Answer:
+def _compared_proof(question: Question, row: int, item: Certificate, now: Certificate | Answer) -> Answer:
     if isinstance(now, tuple):
         return now
     if now.verdict is not item.verdict:
@@ -425,19 +420,17 @@ def _compared_proof(question: Question, row: int, item: Certificate, now: Certif
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
-def _same_share(
-    question: Question, row: int, item: Certificate, evidence: EnumerationEvidence, now: Certificate
-) -> _Answer:
-    found: Callable[[str], Any] = lambda key: getattr(now.evidence, key)  # noqa: E731
+def _same_share(question: Question, row: int, item: Certificate, now: Certificate) -> Answer:
+    told, found = (vars(c.evidence) for c in (item, now))
     if now.verdict is not item.verdict or now.claim != item.claim:
         return Checked.FAILS, f"computed again, {now.verdict}: {now.reason}"
-    if found("volumes") != evidence.volumes:
+    if found["volumes"] != told["volumes"]:
         return Checked.FAILS, f"computed again, the volumes are others: {now.reason}"
-    for key in ("lower", "upper"):
-        if abs(found(key) - getattr(evidence, key)) > SAME_SHARE:
-            return Checked.FAILS, f"computed again, {key} is {found(key)!r}, the file says {getattr(evidence, key)!r}"
-    stopped = "limit" if evidence.stopped in ("gap", "precision", "time") else evidence.stopped
-    if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
+    ends = {key: found[key] for key in ("lower", "upper")}
+    if differing := _differing("computed", told, ends, lambda ours, theirs: abs(ours - theirs) <= SAME_SHARE):
+        return differing
+    stopped = "limit" if told["stopped"] in ("gap", "precision", "time") else told["stopped"]
+    if (told["open"], told["evaluated"], stopped) != (found["open"], found["evaluated"], found["stopped"]):
         return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
     if item.witness is not None or (item.verdict is Verdict.REFUTED and item.claim.coverage == 1):
         return replay_witness(question, row, item)
@@ -450,15 +443,15 @@ _PROOFS, _SEARCHES = ("interval", "linear", "exact", "refit"), ("rays", "confirm
 
 
 def searched_again(
-    question: Question, items: Sequence[MaxShift], own: Callable[[Question, MaxShift], _Answer] | None
-) -> list[_Answer]:
+    question: Question, items: Sequence[MaxShift], own: Callable[[Question, MaxShift], Answer] | None
+) -> list[Answer]:
     """Check every largest shift, row by row: a row's answer does not depend on the others."""
     # `own` checks what no search of the package has found; None where that cannot be, as in a file.
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near if len(question) else near
     shared = [(item.claim, item.trace.get("entropy")) for item in items]
     together = Counter(key for key, ok in zip(shared, valid, strict=True) if ok)
-    answers: list[_Answer] = []
+    answers: list[Answer] = []
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         crowded = too_many_rows(item.claim, together[shared[i]]) if item.claim.coverage < 1 and ok else None
         if near[i]:
@@ -472,8 +465,8 @@ def searched_again(
 
 
 def _check_radius(
-    alone: Question, item: MaxShift, valid: bool, own: Callable[[Question, MaxShift], _Answer] | None
-) -> _Answer:
+    alone: Question, item: MaxShift, valid: bool, own: Callable[[Question, MaxShift], Answer] | None
+) -> Answer:
     if valid == (item.reason == NOT_VALID):
         return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
     if not valid:
@@ -491,7 +484,7 @@ def _check_radius(
     return now if isinstance(now, tuple) else _compared_largest(item, now)
 
 
-def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
+def _search_again(alone: Question, item: MaxShift) -> MaxShift | Answer:
     trace, claim = Fields(dict(item.trace), "trace"), item.claim
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
@@ -525,12 +518,11 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     return item.found_again(sampler.largest_shift(alone, item.stream, limit=limit, search=search)[0])
 
 
-def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:
-    deltas = ("delta", "upper", "provable", "broken_at")
-    for key in (*deltas, "claim", "exact", "reached_limit", "reason"):
-        told, found = getattr(item, key), getattr(now, key)
-        if told != found and not (key in deltas and math.isclose(told, found, rel_tol=SAME_DELTA)):
-            return Checked.FAILS, f"searched again, {key} is {found!r}, the file says {told!r}"
+def _compared_largest(item: MaxShift, now: MaxShift) -> Answer:
+    keys = (*ENDS, "claim", "exact", "reached_limit", "reason")
+    told, found = ({key: getattr(each, key) for key in keys} for each in (item, now))
+    if differing := _differing("searched", told, found, _same):
+        return differing
     trace = now.trace
     if trace.get("search") == "rays":  # files of rays in dense networks did not always tell their rungs
         trace = {key: value for key, value in trace.items() if key in item.trace or not key.startswith("rungs_")}
@@ -540,7 +532,7 @@ def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:
 
 
 def _same(told: Any, found: Any) -> bool:
-    """Whether two values of a trace are equal; rungs are deltas, and as close as those must be."""
+    """Whether two answers are equal; deltas, and the rungs of a trace, as far as another machine computes them."""
     if isinstance(found, list) and isinstance(told, list):
         return len(told) == len(found) and all(map(_same, told, found))
     if isinstance(found, float) and isinstance(told, int | float):

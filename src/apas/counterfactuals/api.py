@@ -40,7 +40,7 @@ from apas.counterfactuals.space.encoder import CodedModel, probe_rows
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
-from apas.models.base import Dense, Differentiable, Leaves, Raw, ReadsOnce, as_model, offers
+from apas.models.base import Dense, Differentiable, Leaves, ReadsOnce, as_model, offers
 from apas.models.digest import model_digest
 from apas.shifts.base import Fingerprinted, Listed, ShiftSet
 from apas.shifts.observed import ObservedShifts
@@ -247,7 +247,7 @@ def seconds_of(time_limit: float | None) -> float:
 def _read_along(task: Task, inputs: Floats, shifts: ShiftSet) -> tuple[str, Floats | None]:
     """Rows, the inputs first, that listed models behind preprocessings read in one go, and for which kind of search."""
     models = shifts.models if offers(shifts, Listed) else ()
-    once = all(offers(m, kind) for m in models for kind in (ReadsOnce, Raw))
+    once = all(offers(m, ReadsOnce) for m in models)
     if not once or not 0 < len(models) <= MODELS or np.isnan(inputs).any():
         return "refits/read", None
     if all(offers(m, Dense) for m in models):

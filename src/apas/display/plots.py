@@ -56,17 +56,16 @@ DOTS = 150
 
 def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     """Write a figure as PNG and SVG into a folder, which is made if it is not there, and close it."""
-    matplotlib = require("matplotlib", feature="save_figure", extra="plot")
     plt = require("matplotlib.pyplot", feature="save_figure", extra="plot")
     Path(folder).mkdir(parents=True, exist_ok=True)
     paths = [Path(folder) / f"{name}.{kind}" for kind in ("png", "svg")]
     # without them an SVG holds random names and the time
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-        drawn = io.BytesIO(), io.BytesIO()
-        figure.savefig(drawn[0], format="png", dpi=DOTS)
-        figure.savefig(drawn[1], format="svg", metadata={"Date": None})
-    for path, content in zip(paths, drawn, strict=True):
-        write_bytes(path, content.getvalue())
+    with plt.rc_context({"svg.hashsalt": name}):
+        options: list[dict[str, Any]] = [{"dpi": DOTS}, {"metadata": {"Date": None}}]
+        for path, how in zip(paths, options, strict=True):
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=path.suffix[1:], **how)
+            write_bytes(path, drawn.getvalue())
     plt.close(figure)
     return paths
 

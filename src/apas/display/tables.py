@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from apas._sanitise import for_csv, for_html, for_markdown
@@ -60,22 +59,17 @@ def csv_text(frame: DataFrame, **options: Any) -> str:
     r"""A data frame as CSV in which no name, label or text is a formula to a spreadsheet; numbers are as they are."""
     import pandas as pd
 
-    safe = frame.copy(deep=False)
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
-        if not pd.api.types.is_numeric_dtype(column.dtype):
-            texts: Any = pd.Series(_cells(column), index=frame.index, dtype=object)
-            safe.isetitem(place, texts)
-    levels = [_cells(frame.index.get_level_values(i)) for i in range(frame.index.nlevels)]
-    names = _cells(frame.index.names)
-    if frame.index.nlevels > 1:
-        safe.index = pd.MultiIndex.from_arrays(levels, names=names)
-    elif not pd.api.types.is_numeric_dtype(frame.index.dtype):
-        safe.index = pd.Index(levels[0], name=names[0], dtype=object)
-    else:
-        safe.index = frame.index.rename(names[0])
-    return str(safe.set_axis(_cells(frame.columns), axis=1).to_csv(lineterminator="\n", **options))
+    safe = frame.rename(index=_csv_cell, columns=_csv_cell)
+    if not pd.api.types.is_numeric_dtype(frame.index.dtype):
+        safe.index = safe.index.astype(object)
+    safe.index.names = [_csv_cell(name) for name in frame.index.names]
+    for place, kind in enumerate(frame.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            texts = [_csv_cell(value) for value in frame.iloc[:, place]]
+            column: Any = pd.Series(texts, index=safe.index, dtype=object)
+            safe.isetitem(place, column)
+    return str(safe.to_csv(lineterminator="\n", **options))
 
 
-def _cells(values: Iterable[Any]) -> list[Any]:
-    return [for_csv(value) if isinstance(value, str) else value for value in values]
+def _csv_cell(value: Any) -> Any:
+    return for_csv(value) if isinstance(value, str) else value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._fields import EqualByContent
 from apas._random import entropy_of
 from apas._typing import Array, Bools, Floats
 from apas._validation import check_delta, check_jobs, check_matrix, is_frame
@@ -109,11 +110,6 @@ def _validity(given: MetricInputs) -> Columns:
     return {"valid": given.valid, **dict(zip(retrained_columns(len(later)), later, strict=True))}
 
 
-def _robust_fraction(given: MetricInputs) -> Floats:
-    curves = robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
-    return np.array([curve.estimate[0] for curve in curves])
-
-
 Metric = Callable[[MetricInputs], Any]
 #: How each metric is computed: an entry per counterfactual that was found, or several such columns by name.
 METRICS: Mapping[str, Metric] = {
@@ -128,7 +124,10 @@ METRICS: Mapping[str, Metric] = {
     "delta_validity": lambda given: (
         certify(given.found.model, given.table, given.delta, method="interval", **given.shifted).certified
     ),
-    "robust_fraction": _robust_fraction,
+    "robust_fraction": lambda given: [
+        curve.estimate[0]
+        for curve in robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
+    ],
     "max_shift": lambda given: max_shift(given.found.model, given.table, rng=given.entropy, **given.shifted).deltas,
 }
 #: What a metric cannot do without, and what to pass.
@@ -145,7 +144,7 @@ COLUMNS = ("row", "rank", "found", "valid", "vm1", "vm2")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
+class Evaluation(EqualByContent):
     """Metrics of counterfactuals.
 
     Attributes
@@ -224,15 +223,9 @@ class Evaluation:
             "retrained": self.retrained,
             "delta": self.delta,
             "entropy": None if self.entropy is None else hex(self.entropy),
-            "summary": {str(name): _json(value) for name, value in self.summary().items()},
-            "counterfactuals": [
-                {"index": plain(label), **{str(name): _json(value) for name, value in line.items()}}
-                for label, line in lines
-            ],
+            "summary": _json(self.summary()),
+            "counterfactuals": [{"index": plain(label), **_json(line)} for label, line in lines],
         }
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Evaluation) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -261,10 +254,10 @@ def _mean(values: Array) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
-def _json(value: Any) -> Any:
+def _json(values: Any) -> dict[str, Any]:
     import pandas as pd
 
-    return None if pd.isna(value) else plain(value)
+    return {str(name): None if pd.isna(value) else plain(value) for name, value in values.items()}
 
 
 DEFAULT = ("validity", "l1", "l0", "lof")
@@ -362,11 +355,12 @@ def evaluate(
 
     points, found = counterfactuals.points, counterfactuals.found
     index = points.index if is_frame(points) else pd.RangeIndex(len(counterfactuals))
-    shown: dict[str, Any] = {"row": counterfactuals.row, "rank": counterfactuals.rank, "found": found}
-    for name, values in columns.items():  # with gaps where nothing was found
-        whole = _spread(found, values, None if values.dtype == bool else np.nan)
-        shown[name] = pd.array(whole, dtype="boolean") if values.dtype == bool else whole
-    table, valid = pd.DataFrame(shown, index=index), _spread(found, given.valid, False)
+    about = pd.DataFrame({"row": counterfactuals.row, "rank": counterfactuals.rank, "found": found})
+    shown = {name: pd.array(v, dtype="boolean") if v.dtype == bool else v for name, v in columns.items()}
+    # with gaps where nothing was found
+    table = about.join(pd.DataFrame(shown, index=np.flatnonzero(found))).set_axis(index)
+    valid = np.array(found)
+    valid[found] = given.valid
     return Evaluation(table, valid, tuple(wanted), len(later), size, given.entropy if draws else None)
 
 
@@ -403,13 +397,6 @@ def _columns(name: str, metric: Metric, given: MetricInputs) -> Columns:
         told = f"the metric {name!r} must return a number or a truth value for each counterfactual that was found,"
         raise InputError(f"{told} in an array of shape ({count},), got shape {values.shape} of type {values.dtype}.")
     return {name: values if values.dtype == bool else values.astype(np.float64)}
-
-
-def _spread(found: Bools, values: Array, gap: Any) -> Array:
-    """Values of those that were found among all, the others filled up with `gap`."""
-    whole = np.full(len(found), gap, dtype=object if gap is None else values.dtype)
-    whole[found] = values
-    return whole
 
 
 def validity(model: Any, points: Any, target: Any) -> Bools:

@@ -176,17 +176,15 @@ class Model(Predicts, Protocol):
 class Named(Capability, Protocol):
     """A model that knows the names of its columns."""
 
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns a user passes, or None."""
+    feature_names: tuple[str, ...] | None
+    """Names of the columns a user passes, or None."""
 
 
 class Raw(Capability, Protocol):
     """A model that takes rows in raw units and turns them into model units itself."""
 
-    @property
-    def n_raw_features(self) -> int:
-        """Number of columns a user passes."""
+    n_raw_features: int
+    """Number of columns a user passes."""
 
     def encode(self, X: Any) -> Floats:
         """Rows in raw units (array or data frame) as a matrix in model units."""
@@ -246,9 +244,8 @@ class Scaled(Capability, Protocol):
 class Arithmetic(Capability, Protocol):
     """A model that knows in which arithmetic it is computed where it is used; all others are taken at their word."""
 
-    @property
-    def dtype(self) -> str:
-        """The name of its floating point numbers: "float64" or "float32"."""
+    dtype: str
+    """The name of its floating point numbers: "float64" or "float32"."""
 
 
 class LibraryBacked(Capability, Protocol):
@@ -258,7 +255,7 @@ class LibraryBacked(Capability, Protocol):
         """Classes of the raw rows `X` according to the library that trained the model."""
 
 
-class ReadsOnce(Capability, Protocol):
+class ReadsOnce(Raw, Protocol):
     """A model whose preprocessing takes long, and its library's opinion goes through it: both can be had in one go."""
 
     def encode_and_classify(self, X: Any) -> tuple[Floats, Array]:
@@ -273,11 +270,9 @@ class Described(Capability, Protocol):
 
 
 class ReadsCells(Capability, Protocol):
-    """A model that takes rows as they are: its units of a number are the user's, and other cells have codes."""
+    """Whether a model takes rows as they are: its units of a number are the user's, and other cells have codes."""
 
-    @property
-    def reads_cells(self) -> bool:
-        """Whether it does."""
+    reads_cells: bool
 
 
 class Learned(Capability, Protocol):
@@ -297,13 +292,10 @@ class Leaves(Capability, Protocol):
 class FromEstimator(Capability, Protocol):
     """A model that was read from a fitted classifier, which can be written to a file and fitted anew."""
 
-    @property
-    def estimator(self) -> Any:
-        """The classifier, or the pipeline that ends in it."""
-
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """The threshold and the names with which `as_model` reads it as this model."""
+    estimator: Any
+    """The classifier, or the pipeline that ends in it."""
+    read_options: dict[str, Any]
+    """The threshold and the names with which `as_model` reads it as this model."""
 
 
 def not_fitted(estimator: object) -> InputError:
@@ -494,7 +486,7 @@ def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
 
 def encoded_and_classified(model: Predicts, X: Any) -> tuple[Floats, Array | None]:
     """Rows in model units, and what its own library says of them, None if it would have to be asked by itself."""
-    if not offers(model, ReadsOnce) or not offers(model, Raw) or not len(X):
+    if not offers(model, ReadsOnce) or not len(X):
         return encoded_rows(model, X)[1], None
     names = model.feature_names if offers(model, Named) else None
     return model.encode_and_classify(check_matrix(X, model.n_raw_features, names).copy())

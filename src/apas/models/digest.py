@@ -62,27 +62,21 @@ class Reads:
     """Which names the code of a function reads and writes, that of functions inside it included."""
 
     def __init__(self, code: types.CodeType) -> None:
-        self.names: set[str] = set()
-        self.attributes: set[str] = set()
-        self.stored: set[str] = set()
+        self.names, self.attributes, self.stored, self.written = (set[str]() for _ in range(4))
         self.imports: list[str] = []
-        self.written: set[str] = set()
-        for part in _codes(code):
-            for step in dis.get_instructions(part):
-                self._take(step.opname, step.argval, code.co_freevars)
-
-    def _take(self, step: str, name: Any, free: tuple[str, ...]) -> None:
-        if step in ("STORE_GLOBAL", "DELETE_GLOBAL") or (step in ("STORE_DEREF", "DELETE_DEREF") and name in free):
-            self.written.add(name)
-        if "GLOBAL" in step or step == "LOAD_NAME":
-            # where a module lies, and what it is called, decides nothing
-            self.names |= {name} if not (name.startswith("__") and name.endswith("__")) else set()
-        elif step in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
-            self.attributes.add(name)
-        elif step == "STORE_ATTR":
-            self.stored.add(name)
-        elif step == "IMPORT_NAME" and name not in self.imports:
-            self.imports.append(name)
+        for step in (step for part in _codes(code) for step in dis.get_instructions(part)):
+            kind, name = step.opname, step.argval
+            outer = kind in ("STORE_DEREF", "DELETE_DEREF") and name in code.co_freevars
+            self.written |= {name} if outer or kind in ("STORE_GLOBAL", "DELETE_GLOBAL") else set()
+            if "GLOBAL" in kind or kind == "LOAD_NAME":
+                # where a module lies, and what it is called, decides nothing
+                self.names |= {name} if not (name.startswith("__") and name.endswith("__")) else set()
+            elif kind in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+                self.attributes.add(name)
+            elif kind == "STORE_ATTR":
+                self.stored.add(name)
+            elif kind == "IMPORT_NAME" and name not in self.imports:
+                self.imports.append(name)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

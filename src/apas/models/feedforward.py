@@ -300,7 +300,7 @@ class FeedForward(Gradients):
                 # Rounding may put an argument on the other side of a softplus's jump, which then is what rounding does:
                 # in units of `ROUNDING`, so that the band of the margin covers it. Of float32 the bound for activations
                 # does: 16 roundoffs of an argument of 12 or more, where a jump is 6e-6 or less.
-                beyond = forward.jump(name, z) / ROUNDING if "softplus(" in name and not single else 0.0
+                beyond = forward.drop(name, -z, z) / ROUNDING if "softplus(" in name and not single else 0.0
                 z *= forward.growth(name)
                 z += forward.excess(name) + beyond
                 if single and any(forward.shape_of(inner)[0] == "elu" for inner in forward.inner_names(name)):

@@ -59,13 +59,18 @@ def _cubic(z: Floats) -> Floats:
     return np.asarray((2.0 / np.pi) ** 0.5 * (z + 0.044715 * z**3))
 
 
-#: Activations of dense chains that have no settings, besides those above.
-SMOOTH: dict[str, Callable[[Floats], object]] = {
+#: What dense chains have besides, also in place; a softplus has its steepness as a setting, and from what product of it
+#: and the argument on it is the identity.
+_OF_CHAINS: dict[str, Callable[..., object]] = {
     "silu": lambda z: np.multiply(z, _sigmoid_of(z), out=z),
     "gelu_tanh": lambda z: np.multiply(z, 0.5 * (1.0 + np.tanh(_cubic(z))), out=z),
+    "leaky_relu": lambda z, slope: np.maximum(z, slope * z, out=z),
+    "clip": lambda z, low, high: np.clip(z, low, high, out=z),
+    "elu": lambda z, height: np.copyto(z, np.where(z > 0, z, height * np.expm1(np.minimum(z, 0.0)))),
+    "softplus": lambda z, steep, last: np.copyto(
+        z, np.where(steep * z > last, z, np.logaddexp(steep * z, 0.0) / steep)
+    ),
 }
-# Those that have some are leaky_relu(slope below 0), clip(both ends), elu(height below 0) and softplus(steepness, from
-# what product of it and the argument on it is the identity).
 #: What older names stand for.
 _SHORT: dict[str, tuple[str, tuple[float, ...]]] = {"relu": ("leaky_relu", (0.0,)), "hard_tanh": ("clip", (-1.0, 1.0))}
 _SHORT |= {"leaky_relu": ("leaky_relu", (LEAKY_SLOPE,)), "elu": ("elu", (1.0,))}
@@ -126,19 +131,9 @@ def activate(name: str, z: Floats) -> Floats:
     elif "*" in name:
         for inner, part in units_of(name):
             activate(inner, z[..., part])
-    elif name in SMOOTH:
-        SMOOTH[name](z)
     else:
         kind, numbers = shape_of(name)
-        if kind == "leaky_relu":
-            np.maximum(z, numbers[0] * z, out=z)
-        elif kind == "clip":
-            np.clip(z, *numbers, out=z)
-        elif kind == "elu":
-            np.copyto(z, np.where(z > 0, z, numbers[0] * np.expm1(np.minimum(z, 0.0))))
-        else:  # softplus, which is the identity from some point on
-            steep, last = numbers
-            np.copyto(z, np.where(steep * z > last, z, np.logaddexp(steep * z, 0.0) / steep))
+        _OF_CHAINS[kind](z, *numbers)
     return z
 
 
@@ -278,7 +273,14 @@ def gradients(
     """Margins (rows,) and their gradients by the input (rows, features), or else by the parameters (rows, k)."""
     margins, found = np.empty(len(X)), np.empty(X.shape if by_input else (len(X), len(net.parameters)))
     for rows, weights, biases in _blocks(net, X, moves):
-        margins[rows], enters, slopes, g = _forward(net, X[rows], wanted[rows], weights, biases)
+        enters, slopes = [X[rows]], []  # inputs of each layer, and derivatives at its pre-activations
+        for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
+            z = enters[-1] @ w if w.ndim == 2 else (enters[-1][:, None, :] @ w)[:, 0]
+            z += b
+            if i < len(net.activations):
+                slopes.append(derivative(net.activations[i], z))
+                enters.append(activate(net.activations[i], z))
+        margins[rows], g = margins_from_scores(z, wanted[rows], net.offset), _score_gradients(z, wanted[rows])
         # views, filled from the last layer to the first
         tensors = [] if by_input else net.parameters.split(found[rows])
         for i in reversed(range(len(weights))):
@@ -310,20 +312,6 @@ def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[tuple
     for start in range(0, len(X), step):
         parts = theta.split(moves[start : start + step] + theta.values)
         yield slice(start, start + step), parts[::2], parts[1::2]
-
-
-def _forward(
-    net: FeedForward, X: Floats, wanted: Indices, weights: list[Floats], biases: list[Floats]
-) -> tuple[Floats, list[Floats], list[Floats], Floats]:
-    """Margins, inputs of each layer, derivatives at its pre-activations, and the gradients by the scores."""
-    enters, slopes = [X], []
-    for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
-        z = enters[-1] @ w if w.ndim == 2 else (enters[-1][:, None, :] @ w)[:, 0]
-        z += b
-        if i < len(net.activations):
-            slopes.append(derivative(net.activations[i], z))
-            enters.append(activate(net.activations[i], z))
-    return margins_from_scores(z, wanted, net.offset), enters, slopes, _score_gradients(z, wanted)
 
 
 def _score_gradients(scores: Floats, wanted: Indices) -> Floats:
@@ -362,17 +350,14 @@ LOWEST = {"gelu": -0.7517915246935645, "silu": -1.2784645427610737, "gelu_tanh":
 BEND = {"gelu": 2.0**0.5, "silu": 2.399357280515467, "gelu_tanh": 1.4185040087908285}
 
 
+@by_units
 def drop(name: str, low: Floats, high: Floats) -> Floats:
-    """More than what a softplus falls by where it becomes the identity, if it does so in ``[low, high]``."""
+    """More than what a softplus falls by where it becomes the identity, if it does so in ``[low, high]``; else 0."""
+    if not name.startswith("softplus("):
+        return np.zeros_like(high)
     steep, last = shape_of(name)[1]
     # from a little before it on: rounding may have put an argument on the other side
     return np.where(steep * high >= last - 1e-6 * (1 + last), 1.01 * np.exp(-last) / steep, 0.0)
-
-
-@by_units
-def jump(name: str, sizes: Floats) -> Floats:
-    """More than what a unit can change by if rounding puts its argument, of at most such sizes, beyond a jump."""
-    return drop(name, -sizes, sizes) if name.startswith("softplus(") else np.zeros_like(sizes)
 
 
 def lowest(name: str) -> Floats | float | None:

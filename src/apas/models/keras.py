@@ -1,7 +1,7 @@
 """Keras models: dense ones as networks or chains in NumPy; others are called as they are, with PyTorch behind Keras."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,27 +68,24 @@ class _LayerReader:
             return value
         if kind != "Functional" or not _is_keras(model):
             raise NotDense(f"{kind} is a Keras model of its own class, whose layers do not say what it computes")
-        operations = {operation.name: operation for operation in model.operations}
-        for operation in operations.values():
+        for operation in model.operations:
             self._check_own(operation)
-        config = model.get_config()
-        entries, known = {entry["name"]: entry for entry in config["layers"]}, dict[tuple[str, int], int]()
-        inputs = [name for name, entry in entries.items() if entry["class_name"] == "InputLayer"]
-        ends = list(_places(config["output_layers"]))
-        if len(inputs) != 1 or len(ends) != 1:
-            raise NotDense(f"the Keras model has {len(inputs)} inputs and {len(ends)} outputs, not one each")
+        if len(model.inputs) != 1 or len(model.outputs) != 1:
+            raise NotDense(
+                f"the Keras model has {len(model.inputs)} inputs and {len(model.outputs)} outputs, not one each"
+            )
+        known = {id(model.inputs[0]): value}
 
-        def value_of(name: str, node: int) -> int:
-            if name in inputs:
-                return value
-            if (name, node) not in known:
-                told = entries[name]["inbound_nodes"][node]
-                if told["kwargs"].get("training"):
-                    raise NotDense(f"{name} is called in training mode")
-                known[name, node] = self._step(operations[name], [value_of(*place) for place in _places(told)])
-            return known[name, node]
+        def value_of(tensor: Any) -> int:
+            if id(tensor) not in known:
+                layer, number, _ = tensor._keras_history
+                node = layer._inbound_nodes[number]
+                if node.arguments.kwargs.get("training"):
+                    raise NotDense(f"{layer.name} is called in training mode")
+                known[id(tensor)] = self._step(layer, [value_of(given) for given in node.input_tensors])
+            return known[id(tensor)]
 
-        return value_of(*ends[0])
+        return value_of(model.outputs[0])
 
     def _check_own(self, layer: Any) -> None:
         if not _is_keras(layer):
@@ -227,17 +224,6 @@ def _is_keras(layer: Any) -> bool:
 
 def _backend() -> str:
     return str(sys.modules["keras"].backend.backend())
-
-
-def _places(told: Any) -> Iterator[tuple[str, int]]:
-    """Places of the tensors of a configuration, or of those that go into a call, wherever they stand there."""
-    if isinstance(told, dict) and told.get("class_name") == "__keras_tensor__":
-        told = told["config"]["keras_history"]
-    if isinstance(told, list | tuple) and [type(part) for part in told] == [str, int, int]:
-        yield told[0], told[1]
-        return
-    for part in told.values() if isinstance(told, dict) else told if isinstance(told, list | tuple) else ():
-        yield from _places(part)
 
 
 def _dtype(model: Any) -> str:

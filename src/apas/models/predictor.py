@@ -225,10 +225,7 @@ class Predictor:
         """Columns that it takes only as pandas categories."""
         return self._cells.categories
 
-    @property
-    def n_raw_features(self) -> int:
-        """Number of columns that a user passes."""
-        return self.n_features
+    n_raw_features = n_features
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers; cells that are none, and missing ones, by codes that `margin` knows again."""
@@ -298,35 +295,51 @@ class Predictor:
 class LibraryPredictor(Predictor):
     """A fitted classifier of another library, which is asked for its scores as they are, and for its own decisions."""
 
-    # `score` gives its numbers for rows, `decide` its classes, `content` what it has learned as JSON values or a text,
+    # `score` gives raw scores in a way of the library's own; `content` what it has learned as JSON values or a text,
     # the same ones after saving and loading. It gets columns under `passed_names`, those it was fitted with (None for
-    # an array), and `categories` as pandas categories. `always`: its decisions differ from its scores not only at ties.
+    # an array), and `categories` as pandas categories.
 
     def __init__(
         self,
         estimator: Any,
-        score: Callable[[Any], Any],
         *,
-        decide: Callable[[Any], Any] | None,
-        content: Callable[[], Any],
+        threshold: float = 0.5,
+        score: Callable[[Any], Any] | None = None,
+        content: Callable[[Any], Any] = canonical,
         passed_names: Sequence[str] | None = None,
-        always: bool = False,
         categories: frozenset[int] = frozenset(),
-        **options: Any,
+        **columns: Any,
     ) -> None:
-        super().__init__(score, **options)
-        self.estimator, self._decide, self._content, self._always = estimator, decide, content, always
-        self._passed, self._cells.categories = passed_names, categories
+        level, output = None, "score"
+        if threshold != 0.5:
+            if not hasattr(estimator, "predict_proba"):
+                name = type(estimator).__name__
+                raise InputError(f"`threshold` applies to probabilities, but {name} gives none; leave it out.")
+            score, output, level = estimator.predict_proba, "probability", threshold
+        elif hasattr(estimator, "response_method"):
+            score, output, level = _with_own_threshold(estimator)
+        elif score is None and hasattr(estimator, "decision_function"):
+            score = estimator.decision_function
+        elif score is None and hasattr(estimator, "predict_proba"):
+            score, output = estimator.predict_proba, "probability"
+        elif score is None:  # votes, say, of which only the winner is told
+            score, output = estimator.predict, "class"
+        check_is_classifier(estimator)
+        classes = estimator.classes_
+        several = len(classes) > 2
+        super().__init__(score, output=output, classes=classes, threshold=None if several else level, **columns)
+        self.estimator, self._decide = estimator, estimator.predict if threshold == 0.5 else None
+        # with 0.5 as its threshold it is asked for its own decisions
+        level = 0.5 if threshold == 0.5 else self.threshold
+        self.read_options = {"threshold": level, "feature_names": self.feature_names}
+        # Its decisions may differ from its scores not only at ties: scikit-learn's SVC gives the class with most votes,
+        # and the first of them where several have as many; its nearest centroids are those by another distance.
+        self._always = (several and not getattr(estimator, "break_ties", True)) or hasattr(estimator, "centroids_")
+        self._content, self._passed, self._cells.categories = content, passed_names, categories
         # scikit-learn's names for what was learned end so; of other libraries' classes, all that they hold
         own = type(estimator).__module__.startswith("sklearn.")
         self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
         self._digest: str | None = None
-
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """The threshold on its probabilities, 0.5 for its own decisions, and the names of the columns."""
-        level = self.threshold if self._decide is None else 0.5
-        return {"threshold": level, "feature_names": self.feature_names}
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         near = np.flatnonzero(~(np.abs(margins) > (np.inf if self._always else TIE)))
@@ -374,7 +387,7 @@ class LibraryPredictor(Predictor):
     def content_digest(self) -> str:
         """SHA-256 over what it has learned, by the library's own account of it."""
         if self._digest is None:
-            told = self._content()
+            told = self._content(self.estimator)
             text = told if isinstance(told, str) else json.dumps(told, sort_keys=True)
             self._digest = hashlib.sha256(text.encode()).hexdigest()
         return self._digest
@@ -413,36 +426,6 @@ def check_is_classifier(estimator: Any, labels: int = 1) -> None:
         raise InputError(f"{must} but this {name} was fitted to rows of class {classes[0]}.")
 
 
-def from_classifier(
-    estimator: Any, *, threshold: float = 0.5, score: Any = None, content: Any = None, **options: Any
-) -> LibraryPredictor:
-    """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`."""
-    # `score` gives its raw scores if the library has a way of its own; `content` what it has learned
-    level, output = None, "score"
-    if threshold != 0.5:
-        if not hasattr(estimator, "predict_proba"):
-            name = type(estimator).__name__
-            raise InputError(f"`threshold` applies to probabilities, but {name} gives none; leave it out.")
-        score, output, level = estimator.predict_proba, "probability", threshold
-    elif hasattr(estimator, "response_method"):
-        score, output, level = _with_own_threshold(estimator)
-    elif score is None and hasattr(estimator, "decision_function"):
-        score = estimator.decision_function
-    elif score is None and hasattr(estimator, "predict_proba"):
-        score, output = estimator.predict_proba, "probability"
-    elif score is None:  # votes, say, of which only the winner is told
-        score, output = estimator.predict, "class"
-    check_is_classifier(estimator)
-    classes = estimator.classes_
-    several = len(classes) > 2
-    # scikit-learn's SVC gives the class with most votes, and the first of them where several have as many; and its
-    # nearest centroids are those by another distance than the one in their scores
-    always = (several and not getattr(estimator, "break_ties", True)) or hasattr(estimator, "centroids_")
-    options |= {"output": output, "classes": classes, "threshold": None if several else level, "always": always}
-    decide, told = estimator.predict if threshold == 0.5 else None, content or (lambda: canonical(estimator))
-    return LibraryPredictor(estimator, score, decide=decide, content=told, **options)
-
-
 def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, float]:
     """Numbers of class 1, what they are, and the threshold of scikit-learn's classifiers that have one of their own."""
     inner = getattr(estimator, "estimator_", estimator.estimator)
@@ -462,7 +445,7 @@ def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, floa
 def from_booster(estimator: Any, *, threshold: float, feature_names: Sequence[str] | None) -> LibraryPredictor:
     """Read a fitted classifier of one of the three libraries, without changing it."""
     library = next(cls.__module__.split(".")[0] for cls in type(estimator).__mro__ if cls.__module__[0] != "_")
-    names, option, content = _LIBRARIES[library]
+    names_of, option, content = _LIBRARIES[library]
     if not hasattr(estimator, "predict_proba"):
         why = f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the"
         raise Unsupported(f"{why} fitted {CLASSIFIERS[library][0]}, or an apas.Predictor of a function that calls it.")
@@ -473,13 +456,13 @@ def from_booster(estimator: Any, *, threshold: float, feature_names: Sequence[st
     if not fitted:
         raise not_fitted(estimator)
     check_is_classifier(estimator, _count_labels(estimator, library))
-    known = names(estimator)
-    raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
+    names = names_of(estimator)
     # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
     width = len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_)
-    options: dict[str, Any] = {"feature_names": known if feature_names is None else feature_names, "n_features": width}
-    options |= {"passed_names": known, "categories": frozenset(_categories(estimator, library))}
-    return from_classifier(estimator, threshold=threshold, score=raw, content=lambda: content(estimator), **options)
+    columns: dict[str, Any] = {"passed_names": names, "categories": frozenset(_categories(estimator, library))}
+    columns |= {"feature_names": names if feature_names is None else feature_names, "n_features": width}
+    raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
+    return LibraryPredictor(estimator, threshold=threshold, score=raw, content=content, **columns)
 
 
 def _count_labels(estimator: Any, library: str) -> int:

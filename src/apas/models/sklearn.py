@@ -13,7 +13,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import ModelWrapper, not_fitted
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
-from apas.models.predictor import check_is_classifier, from_classifier
+from apas.models.predictor import LibraryPredictor, check_is_classifier
 
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {
@@ -38,8 +38,8 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
         return PipelineModel(estimator, encoder, as_model(final, threshold=threshold), names, threshold)
     fitted = getattr(estimator, "feature_names_in_", None)
     width = getattr(estimator, "n_features_in_", None)
-    options: dict[str, Any] = {"passed_names": fitted, "n_features": width, "threshold": threshold}
-    return from_classifier(estimator, feature_names=names, **options)
+    columns: dict[str, Any] = {"passed_names": fitted, "feature_names": names, "n_features": width}
+    return LibraryPredictor(estimator, threshold=threshold, **columns)
 
 
 class PipelineModel(ModelWrapper):
@@ -53,14 +53,10 @@ class PipelineModel(ModelWrapper):
         super().__init__(inner)
         self.estimator, self._encoder, self.feature_names = estimator, encoder, names
         self._level, self._first = threshold, encoder if encoder is not None else estimator
+        self.read_options = {"threshold": threshold, "feature_names": names}
         width = len(names) if names is not None else inner.n_features
         self.n_raw_features = int(getattr(self._first, "n_features_in_", width))
         check_names(names, self.n_raw_features)
-
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """The threshold and the names of the raw columns."""
-        return {"threshold": self._level, "feature_names": self.feature_names}
 
     def encode(self, X: Any) -> Floats:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""

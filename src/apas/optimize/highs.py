@@ -5,7 +5,7 @@ Whatever it says is advice: a point counts if who asked accepts it, a bound if i
 
 import heapq
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -25,8 +25,7 @@ ACCURATE = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 
 GAP, WHOLE = 1e-9, 1e-9
 #: Scaled entries up to this size are left out of what is proved, as the solver would do; the proof counts them.
 SMALL = 1e-9
-#: Nodes of the tree that proves a bound.
-NODES = 20_000
+NODES = 20_000  # nodes of the tree that proves a bound
 
 
 def power_above(values: ArrayLike) -> Floats:
@@ -72,8 +71,7 @@ class Program:
         return scaled.scaled_rows(), factors, unit
 
 
-#: Columns, values and const of ``values . v[columns] + const``.
-Form = tuple[Indices, Floats, float]
+Form = tuple[Indices, Floats, float]  # columns, values and const of ``values . v[columns] + const``
 
 
 class ProgramBuilder:
@@ -96,10 +94,7 @@ class ProgramBuilder:
 
     def column(self, low: float, high: float, *, integer: bool = False) -> int:
         """Add one column; returns its number."""
-        self.low.append(low)
-        self.high.append(high)
-        self.integer.append(integer)
-        return len(self.low) - 1
+        return int(self.columns(np.array([low]), np.array([high]), integer=integer)[0])
 
     def binary(self) -> int:
         """Add a column that is 0 or 1; returns its number."""
@@ -172,8 +167,6 @@ class ProgramBuilder:
 
 #: Makes a proper point of the values of all columns and gives it with its cost; None if it will not do.
 Accept = Callable[[Floats], tuple[Floats, float] | None]
-#: Examines a node, given by the ends of its columns: None closes it, else its bound, and where to split which column.
-Examine = Callable[[Floats, Floats], tuple[float, int, float] | None]
 
 
 def new_solver(**options: Any) -> tuple[Any, Any]:
@@ -262,26 +255,34 @@ class LpRelaxation:
         return np.inf if status == self.statuses.kInfeasible else -np.inf
 
 
-def _branch(
-    program: Program, examine: Examine, *, nodes: int, deadline: float, going: Callable[[float], bool], deep: bool
-) -> bool:
-    """Branch and bound: examine nodes while it is worth `going` on; False if limits end it; `deep` goes depth first."""
-    order, examined, waiting = 0, 0, [(-np.inf, 0, program.low, program.high)]
-    while waiting and going(waiting[0][0]):
-        if examined >= nodes or time.monotonic() > deadline:
-            return False
-        _, _, low, high = heapq.heappop(waiting)
-        examined += 1
-        split = examine(low, high)
-        if split is None:
-            continue
-        bound, column, value = split
+class _OpenNodes:
+    """Open nodes of branch and bound, by the ends of their columns: the least bound first or (`deep`) the newest."""
+
+    def __init__(
+        self, program: Program, *, nodes: int, deadline: float, enough: float = np.inf, deep: bool = False
+    ) -> None:
+        self.left, self.deadline, self.enough, self.deep, self.order = nodes, deadline, enough, deep, 0
+        self.waiting = [(-np.inf, 0, program.low, program.high)]
+        #: What was proved of the node that comes next, and whether no limit has ended it.
+        self.bound, self.complete = -np.inf, True
+
+    def __iter__(self) -> Iterator[tuple[Floats, Floats]]:
+        """Node after node, while the bound of the next one is not `enough`, which may be changed on the way."""
+        while self.waiting and self.waiting[0][0] < self.enough:
+            self.bound = self.waiting[0][0]
+            self.complete = self.left > 0 and time.monotonic() <= self.deadline
+            if not self.complete:
+                return
+            self.left -= 1
+            yield heapq.heappop(self.waiting)[2:]
+
+    def split(self, low: Floats, high: Floats, bound: float, column: int, value: float) -> None:
+        """Cut a node in two between a whole number and the next one."""
         down, up = high.copy(), low.copy()
         down[column], up[column] = value, value + 1
         for ends in ((low, down), (up, high)):
-            order += 1
-            heapq.heappush(waiting, (-order if deep else bound, order, *ends))
-    return True
+            self.order += 1
+            heapq.heappush(self.waiting, (-self.order if self.deep else bound, self.order, *ends))
 
 
 @dataclass(frozen=True)
@@ -305,32 +306,27 @@ class Violations(Protocol):
 def least_cost(
     program: Program, accept: Accept, start: Incumbent, violations: Violations | None, lp: LpRelaxation, **how: Any
 ) -> Incumbent:
-    """Find the cheapest accepted point of a program by best-first branch and bound; `how` is as in `_branch`."""
+    """Find the cheapest accepted point of a program by best-first branch and bound; `how` limits the nodes."""
     lp.load(program)
-    best, sure = start, True
-
-    def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
-        nonlocal best, sure
+    best, sure, open_nodes = start, True, _OpenNodes(program, enough=start.cost - GAP, **how)
+    for low, high in open_nodes:
         status = lp.solve(low, high)
         if status != lp.statuses.kOptimal:
             sure = sure and status == lp.statuses.kInfeasible
-            return None
+            continue
         bound, values = lp.solver.getObjectiveValue(), lp.values
-        if bound > best.cost - GAP:
-            return None
+        if bound > open_nodes.enough:
+            continue
         point = accept(values)
         if point is not None and point[1] < best.cost:
-            best = Incumbent(*point)
+            best, open_nodes.enough = Incumbent(*point), point[1] - GAP
         if point is not None and point[1] <= bound + GAP:
-            return None  # the best of its case
+            continue  # the best of its case
         column = _split_column(program, violations, values, low, high)
-        if column is None:
-            return None
-        # a unit may be off where its column is whole
-        return bound, column, np.clip(np.floor(values[column]), low[column], high[column] - 1)
-
-    done = _branch(program, examine, **how, going=lambda bound: bound < best.cost - GAP, deep=False)
-    return replace(best, complete=done and sure)
+        if column is not None:  # a unit may be off where its column is whole
+            value = np.clip(np.floor(values[column]), low[column], high[column] - 1)
+            open_nodes.split(low, high, bound, column, value)
+    return replace(best, complete=open_nodes.complete and sure)
 
 
 def _split_column(program: Program, violations: Violations | None, v: Floats, low: Floats, high: Floats) -> int | None:
@@ -353,26 +349,22 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
     relaxation = LpRelaxation(time_limit=left, primal_feasibility_tolerance=FEASIBILITY)
     if not relaxation.load(scaled, above=SMALL):
         return None
-    least, stuck, goal = np.inf, False, (above - program.const) / unit
-
-    def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
-        nonlocal least, stuck
+    least, goal = np.inf, (above - program.const) / unit
+    open_nodes = _OpenNodes(scaled, nodes=NODES, deadline=deadline, deep=True)
+    for low, high in open_nodes:
         bound, values = _prove_node(relaxation, low, high)
         if bound > goal:
             least = min(least, bound)
-            return None
+            continue
         free = np.flatnonzero(scaled.integer & (low < high))
-        stuck = not len(free)
-        if stuck:
+        if not len(free):
             return None
         # the binary that is farthest from decided; any will do if the solver has no point. A count whose
         # value exceeds 1 comes after all binaries (its number here is below 0), and its range is halved
         nearest = 0 if values is None else int(np.argmax(np.minimum(values[free], 1 - values[free])))
         column = int(free[nearest])
-        return bound, column, np.floor(0.5 * (low[column] + high[column]))
-
-    done = _branch(scaled, examine, nodes=NODES, deadline=deadline, going=lambda _: not stuck, deep=True)
-    return least * unit + program.const if done and not stuck else None
+        open_nodes.split(low, high, bound, column, np.floor(0.5 * (low[column] + high[column])))
+    return least * unit + program.const if open_nodes.complete else None
 
 
 def proved_minimum(program: Program, violations: Violations | None, enough: float, nodes: int, until: float) -> float:
@@ -380,26 +372,19 @@ def proved_minimum(program: Program, violations: Violations | None, enough: floa
     scaled, factors, unit = program.scale()
     relaxation = LpRelaxation(**ACCURATE, time_limit=max(until - time.monotonic(), 0.0))
     relaxation.load(scaled, above=SMALL)
-    least, first, goal = np.inf, -np.inf, (enough - program.const) / unit
-
-    def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
-        nonlocal least
+    open_nodes = _OpenNodes(scaled, nodes=nodes, deadline=until, enough=(enough - program.const) / unit)
+    for low, high in open_nodes:
         bound, values = _prove_node(relaxation, low, high)
-        bound = max(bound, first)  # what was proved of its parent
+        bound = max(bound, open_nodes.bound)  # what was proved of its parent
         v = 0.5 * (low + high) if values is None else values
-        column = None if bound >= goal else _split_column(scaled, violations, v * factors, low, high)
+        column = None if bound >= open_nodes.enough else _split_column(scaled, violations, v * factors, low, high)
         if column is None:  # enough, or the optimum of the node is a point of the program: no further node is better
-            least = min(least, bound)
-            return None
-        return bound, column, np.clip(np.floor(v[column]), low[column], high[column] - 1)
-
-    def going(bound: float) -> bool:
-        nonlocal first
-        first = bound  # the least of what is open: nodes are taken in the order of their bounds
-        return first < min(goal, least)
-
-    done = _branch(scaled, examine, nodes=nodes, deadline=until, going=going, deep=False)
-    return min(goal, least if done else min(least, first)) * unit + program.const
+            open_nodes.enough = min(open_nodes.enough, bound)
+            continue
+        open_nodes.split(low, high, bound, column, np.clip(np.floor(v[column]), low[column], high[column] - 1))
+    # of what is still open nothing is below the bound of the node that would have come next
+    least = open_nodes.enough if open_nodes.complete else min(open_nodes.enough, open_nodes.bound)
+    return least * unit + program.const
 
 
 def _prove_node(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[float, Floats | None]:

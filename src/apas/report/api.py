@@ -9,12 +9,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from apas._atomic import same_file, write_text
+from apas._atomic import refusing, same_file, write_text
 from apas._lazy import require
 from apas._random import entropy_of
 from apas._sanitise import for_xml
@@ -29,7 +30,7 @@ from apas.counterfactuals.result import Counterfactuals, differ, number_pair, nu
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 from apas.report.headline import TEXTS, capital, figures, headline, measured_in_words, methods, own_file, provenance
-from apas.report.subject import Later, PageDraws, Subject, read_later, read_subject
+from apas.report.subject import Drawn, Later, Subject, draw, read_later, read_subject
 from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
@@ -121,19 +122,17 @@ def _text(value: Any) -> str:
 def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
     certificate = None if subject.certificates is None else subject.certificates[i]
     radius = None if subject.radii is None else subject.radii[i]
-    worst, sampled = (0.0, ""), (0.0, "")  # deltas, and how they are written: what is certified rounded down
+    # deltas and how they are written: what is certified rounded down
+    proved, sampled = list[tuple[float, str]](), list[tuple[float, str]]()
     if radius is not None:
-        worst = radius.provable, at_least(radius.provable)
-        if not is_proof(radius.claim):
-            sampled = radius.delta, radius.written()
+        proved.append((radius.provable, at_least(radius.provable)))
+        if is_proof(radius.claim):
+            proved.append((radius.delta, at_least(radius.delta)))
         else:
-            worst = max(worst, (radius.delta, at_least(radius.delta)))
-    if certificate is not None and certificate.is_certified:
-        own = certificate.delta, exactly(certificate.delta)
-        if is_proof(certificate.claim) and certificate.delta > worst[0]:
-            worst = own
-        elif not is_proof(certificate.claim) and not (radius is not None and sampled[0]):
-            sampled = own
+            sampled.append((radius.delta, radius.written()))
+    tested = None if certificate is None else (certificate.delta, exactly(certificate.delta))
+    if certificate is not None and certificate.is_certified and tested is not None:
+        (proved if is_proof(certificate.claim) else sampled).append(tested)
     said = [] if certificate is None else [certificate.sentence()]
     said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
     outcome, outcome_text = "", ""
@@ -144,12 +143,11 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
             more = f" It is {'' if row.valid else 'not '}valid on the later model."
         outcome, outcome_text = row.outcome.name, f"{capital(row.reason)}.{more}"
     item: Any = certificate if certificate is not None else radius
-    tested = None if certificate is None else (certificate.delta, exactly(certificate.delta))
     broken = None if radius is None or not 0 < radius.broken_at < math.inf else radius.broken_at
     marks = {
         "tested": tested,
-        "sampled": sampled if sampled[0] else None,
-        "worst": worst if worst[0] else None,
+        "sampled": next((mark for mark in sampled if mark[0]), None),
+        "worst": max((mark for mark in proved if mark[0]), key=itemgetter(0), default=None),
         "broken": None if broken is None else (broken, at_most(broken)),
     }
     return {
@@ -157,19 +155,13 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
         "verdict": "" if certificate is None else certificate.verdict.name,
         "valid_today": item.valid_today,
         "sentences": said,
-        "worst": worst[0] or None,
-        "sampled": sampled[0] or None,
-        "worst_text": worst[1] if worst[0] else "",
-        "sampled_text": sampled[1] if sampled[0] else "",
         "marks": {key: None if mark is None else {"at": mark[0], "text": mark[1]} for key, mark in marks.items()},
         "outcome": outcome,
         "outcome_text": outcome_text,
     }
 
 
-def plot_data(
-    subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: PageDraws
-) -> dict[str, Any]:
+def plot_data(subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: Drawn) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured, known = None if later is None else later.measured, subject.rows.readings
     searched = any(radius.per_test for radius in subject.radii or ())
@@ -180,17 +172,16 @@ def plot_data(
         "marks": [line["marks"] for line in lines],
         "margins": [_number(m) for m in ([] if known is None else known.margins[:, 0].tolist())],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
-        "curves": drawn.curves and drawn.curves.to_dict(),
-        "histograms": drawn.bars and drawn.bars.to_dict(),
+        "curves": drawn.get("curves"),
+        "histograms": drawn.get("histograms"),
         "radii": subject.radii is not None,
         "most": "the published search ended" if searched else "certified for most shifts",
         "measured": None if marked is None else {"at": marked.delta, "text": at_most(marked.delta)},
-        "layers": None
-        if later is None or measured is None
-        else [
+        "layers": [
             {"name": f"{layer} {kind}", "size": size, "distance": _number(distance), "text": at_most(distance)}
-            for layer, kind, size, distance in later.layers
-        ],
+            for layer, kind, size, distance in (() if later is None else later.layers)
+        ]
+        or None,
         "order": None if measured is None else "inf" if measured.p == math.inf else f"{measured.p:g}",
     }
 
@@ -201,6 +192,8 @@ def _number(value: float) -> float | None:
 
 #: What the distance of a layer is, by the order that is measured in.
 LAYERS = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
+#: Where what is drawn has an entry per row.
+PER_ROW = {"curves": "estimate", "histograms": "counts"}
 TITLE = "Do these explanations survive a new model?"
 
 
@@ -301,8 +294,8 @@ def report_file(
     # a number that the certificates fix unless the caller says one, so that pages repeat
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
-    drawn, lines = PageDraws.of(subject, later, entropy), lines_of(subject, later)
-    left_out, measured = _left_out(subject.radii, later, drawn), None if later is None else later.measured
+    (drawn, undrawn), lines = draw(subject, later, entropy), lines_of(subject, later)
+    left_out, measured = undrawn | _left_out(subject.radii, later), None if later is None else later.measured
     text = render_page(
         title=TITLE if title is None else title,
         headline=headline(subject, later),
@@ -310,7 +303,7 @@ def report_file(
         lines=lines,
         later=later,
         left_out=left_out,
-        drawn=drawn.curves.rows if drawn.curves else drawn.bars.rows if drawn.bars else 0,
+        drawn=max([len(drawn[name][rows]) for name, rows in PER_ROW.items() if name in drawn], default=0),
         known_inputs=subject.rows.inputs is not None,
         shift_words=words_of(subject.rows.shifts).one,
         searched=any(radius.per_test for radius in subject.radii or ()),
@@ -321,10 +314,8 @@ def report_file(
         provenance=provenance(subject, later, entropy, drawn),
         data=plot_data(subject, later, lines, drawn),
     )
-    try:
+    with refusing(f"`path` must be a file that can be written, but {target} cannot"):
         write_text(target, text)
-    except OSError as error:
-        raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
     return Written(target, len(lines), left_out, len(text.encode()))
 
 
@@ -341,12 +332,12 @@ def check_path(path: Any) -> Path:
     return target
 
 
-def _left_out(radii: MaxShifts | None, later: Later | None, drawn: PageDraws) -> dict[str, str]:
-    """Which parts the page lacks, and why."""
+def _left_out(radii: MaxShifts | None, later: Later | None) -> dict[str, str]:
+    """Which parts the page lacks besides what is drawn anew, and why."""
     absent = dict(TEXTS["left_out"])
     known: dict[str, Any] = {"radii": radii}
     if later is not None:
         if certified_model.NOT_MEASURED.lower() in later.beyond.lower():  # whatever is passed
             absent["layers"] = later.beyond
         known |= {"outcomes": later.audit, "layers": later.measured, "margins": later.margins}
-    return drawn.left_out | {part: why for part, why in absent.items() if known.get(part) is None}
+    return {part: why for part, why in absent.items() if known.get(part) is None}

@@ -1,8 +1,6 @@
 """The page in plain words: the headline, and what its statements rest on."""
 
 import math
-import platform
-import sys
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
@@ -17,8 +15,9 @@ from apas.certification.claims import CLAIMS, Claim, is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts.audit import Outcome
+from apas.contracts.certificate_file import own_versions
 from apas.display.numbers import at_least, at_most, exactly
-from apas.report.subject import Later, PageDraws, Subject
+from apas.report.subject import Drawn, Later, Subject
 from apas.shifts.base import words_of
 
 _DISTANCE = {np.inf: "inf", 1.0: "one", 2.0: "two"}
@@ -53,8 +52,7 @@ def headline(subject: Subject, later: Later | None) -> list[str]:
 
 
 def _certified_words(subject: Subject) -> list[str]:
-    certificates = subject.certificates
-    assert certificates is not None
+    certificates: Any = subject.rows
     counts = Counter(c.verdict.name for c in certificates if c.valid_today)
     total, good = len(certificates), counts["CERTIFIED"]
     who = f"{good} of {total} explanations {_are(good)}"
@@ -83,18 +81,15 @@ def _claim_words(subject: Subject) -> str:
 
 def claims_in_words(subject: Subject) -> list[str]:
     """What "certified" means for each claim, as a sentence; of largest shifts, what holds at each row's own delta."""
-    items = subject.certificates if subject.certificates is not None else subject.radii
-    assert items is not None
     said: dict[str, None] = {}
-    for item in [item for item in items if item.valid_today] or items:
+    for item in [item for item in subject.rows if item.valid_today] or subject.rows:
         size = f"delta = {exactly(item.delta)}" if subject.certificates is not None else "the delta of its line"
         said[item.claim.meaning(size, per_test=isinstance(item, MaxShift) and item.per_test)] = None
     return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
 
 
 def _reached_words(subject: Subject) -> list[str]:
-    radii = subject.radii
-    assert radii is not None
+    radii: Any = subject.rows
     some, rest = int(np.count_nonzero(radii.deltas)), _not_today(radii)
     if not some:
         return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
@@ -187,16 +182,15 @@ SEEDS = 5  # so many seeds are written out
 UNSAVED = ", as their to_dict() gives them: no file can hold them"
 
 
-def methods(subject: Subject, later: Later | None, drawn: PageDraws | None) -> dict[str, list[str]]:
+def methods(subject: Subject, later: Later | None, drawn: Drawn) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
     searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
     first = "What the published search asks" if searched else "What certified means"
     risky, plots, text = any(claim.risk for claim in _claims(subject)), [], TEXTS["plots"]
-    if drawn and (curves := drawn.curves):
-        one = curves.found[0]
-        plots.append(text["curves"].format(draws=one.draws, sizes=len(one.deltas), confidence=one.confidence))
-    if drawn and (bars := drawn.bars):
-        plots.append(text["histograms"].format(text["listed" if bars.listed else "drawn"].format(bars.draws)))
+    if curves := drawn.get("curves"):
+        plots.append(text["curves"].format(sizes=len(curves["deltas"]), **curves))
+    if bars := drawn.get("histograms"):
+        plots.append(text["histograms"].format(text["listed" if bars["listed"] else "drawn"].format(bars["draws"])))
     found = {
         first: [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _how_shown(subject),
@@ -249,7 +243,7 @@ def _not_promised(subject: Subject, later: Later | None) -> list[str]:
     return [text[name].format(but) for name, holds in when.items() if holds]
 
 
-def provenance(subject: Subject, later: Later | None, entropy: int, drawn: PageDraws) -> list[tuple[str, str]]:
+def provenance(subject: Subject, later: Later | None, entropy: int, drawn: Drawn) -> list[tuple[str, str]]:
     """What to compare, and what to repeat the page with: names and values."""
     written = ", ".join(f"{name} {value}" for name, value in sorted(subject.versions.items()))
     found = [
@@ -259,12 +253,11 @@ def provenance(subject: Subject, later: Later | None, entropy: int, drawn: PageD
     if later is not None:
         found.append(("SHA-256 of the later model", later.digest))
     found.append(("certificates made with", written))
-    now = {"apas": sys.modules["apas"].__version__, "numpy": np.__version__, "python": platform.python_version()}
-    libraries = {name: version(name) for name in ("jinja2", "plotly")}
-    found.append(("page made with", ", ".join(f"{n} {v}" for n, v in {**now, **libraries}.items())))
+    now = {**own_versions(), **{name: version(name) for name in ("jinja2", "plotly")}}
+    found.append(("page made with", ", ".join(f"{name} {value}" for name, value in now.items())))
     found += _list_seeds("seeds of the certificates", {_seed(c.evidence) for c in subject.certificates or ()})
     found += _list_seeds("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()})
-    if drawn.curves or (drawn.bars and not drawn.bars.listed):
+    if "curves" in drawn or ("histograms" in drawn and not drawn["histograms"]["listed"]):
         found.append(("seed of the page's own draws", hex(entropy)))
     return found
 

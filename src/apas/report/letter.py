@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from apas._atomic import write_text
+from apas._atomic import refusing, write_text
 from apas._lazy import require
 from apas._sanitise import shown
 from apas._validation import is_path
@@ -131,11 +131,9 @@ def write_letter(
         except Exception as error:  # noqa: BLE001  (whatever the expressions of a template may raise)
             raise InputError(f"`template` cannot be used: {type(error).__name__}: {shown(str(error))}.") from None
         pages.append(place / f"letter-{own[0]['code'].replace('-', '').lower()}.html")
-        try:
+        with refusing(f"`folder` must be one that can be written, but {place}"):
             place.mkdir(exist_ok=True)
             write_text(pages[-1], text)
-        except OSError as error:
-            raise InputError(f"`folder` must be one that can be written, but {place}: {error.strerror}.") from None
     return pages
 
 

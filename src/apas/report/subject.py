@@ -8,15 +8,15 @@ import json
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from apas._fields import Fields
 from apas._random import Stream
-from apas._typing import Array, Floats, Integers
+from apas._typing import Floats
 from apas._validation import is_frame, is_path
-from apas.certification.api import FractionCurves, robust_fraction
+from apas.certification.api import robust_fraction
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
@@ -61,34 +61,29 @@ class Subject:
 
 def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
     """Check what `write_report` was given, and bring it into one form."""
-    searches, found, digest, versions, already = None, certificates, "", files.own_versions(), "`certificates` are"
-    if is_path(certificates):
-        stored = files.read_stored(certificates)
-        found = stored.certificates if stored.certificates is not None else stored.max_shifts
-        digest, versions, already = stored.digest, stored.versions, "the file already holds"
-    elif isinstance(certificates, Counterfactuals):
-        searches, found = len(certificates), certificates.certificates
+    stored, searches = files.as_stored(certificates), None
+    digest, versions = stored.digest, stored.versions
+    found: Any = stored.max_shifts if stored.certificates is None else stored.certificates
+    if isinstance(certificates, Counterfactuals):
+        searches = len(certificates)
         if not len(found):
             raise InputError(
                 "`certificates` must hold at least one certificate, but none of these counterfactuals has one; "
                 "pass a delta to generate, or certify their points."
             )
-    if not isinstance(found, Certificates | MaxShifts):
-        raise InputError(
-            "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of "
-            f"a certificate file, got {type(certificates).__name__}."
-        )
     radii = _radii(max_shifts)
-    if radii is not None and isinstance(found, MaxShifts):
-        words = "largest shifts alone" if is_path(certificates) else "largest shifts already"
-        raise InputError(f"`max_shifts` goes with certificates, but {already} {words}.")
+    if radii is not None and stored.certificates is None:
+        already = (
+            "the file already holds largest shifts alone" if digest else "`certificates` are largest shifts already"
+        )
+        raise InputError(f"`max_shifts` goes with certificates, but {already}.")
     if not len(found):
         raise InputError("`certificates` must hold at least one row, got none; there is nothing to report.")
     found = behind.with_readings(found)
     if radii is not None:
         files.check_same_rows(found, radii)
         digest, versions = "", files.own_versions()
-    elif isinstance(found, Certificates):
+    elif stored.certificates is not None:
         radii = found.max_shifts
     is_saved = bool(digest) or not files.unsaved(found, radii)
     digest = digest or (files.stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
@@ -96,7 +91,7 @@ def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
     if model is not None and isinstance(matched := behind.match_model(found, read_model(model, "`model`")), str):
         wanted = "the model that the certificates are about"
         raise InputError(f"`model` must be {wanted}, but {matched}; pass that model.")
-    certificates, radii = (found, radii) if isinstance(found, Certificates) else (None, found)
+    certificates, radii = (None, found) if stored.certificates is None else (found, radii)
     return Subject(certificates, radii, digest, versions, matched, searches, is_saved)
 
 
@@ -155,31 +150,25 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
     """What is known about a later model, or None."""
     if audit is None and new_model is None:
         return None
-    new = None if new_model is None else read_model(new_model, "`new_model`")
+    told = None if audit is None else _read_audit(audit, subject)
     rows: Any = subject.rows
-    if audit is not None:
-        told = _read_audit(audit, subject)
-        if new is not None and told.new_digest != model_digest(new):
+    margins, shift = None, None
+    if new_model is not None:
+        new = read_model(new_model, "`new_model`")
+        digest = model_digest(new)
+        if told is not None and told.new_digest != digest:
             raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
-        margins = None if new is None else _margins(rows, behind.read_successor(rows, new, None, validity_only=True))
-        shift, digest, notes = told.shifts.get(rows.model_digest), told.new_digest, told.notes
-    else:
-        base = None if subject.matched is None else subject.matched.model
-        successor = behind.read_successor(rows, new, base, validity_only=False)
-        margins, shift = _margins(rows, successor), successor.shift(rows.shifts)
-        told, digest, notes = None, model_digest(successor.given), successor.notes
-        if subject.certificates is not None:
+        base = None if told is not None or subject.matched is None else subject.matched.model
+        successor = behind.read_successor(rows, new, base, validity_only=told is not None)
+        margins = tuple(behind.rows_on(rows, successor).base_margins.tolist())
+        shift, notes = successor.shift(rows.shifts), successor.notes
+        if told is None and subject.certificates is not None:
             told = audited(subject.certificates, new, base=base, repairs=False)
-            notes = told.notes
-    comparable = shift is not None and behind.bounds_distance(rows.shifts) and shift.p == rows.shifts.order
-    found = Later(shift, comparable, margins, digest, notes, told)
-    return replace(found, comparable=comparable and not found.beyond)
-
-
-def _margins(rows: Any, successor: behind.Successor) -> tuple[float, ...]:
-    question = behind.rows_on(rows, successor)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return tuple(question.model.margin(question.X, question.one_target).tolist())
+    if told is not None:
+        shift, digest, notes = told.shifts.get(rows.model_digest), told.new_digest, told.notes
+    found = Later(shift, False, margins, digest, notes, told)
+    same = shift is not None and behind.bounds_distance(rows.shifts) and shift.p == rows.shifts.order
+    return replace(found, comparable=same and not found.beyond)
 
 
 def _read_audit(audit: Any, subject: Subject) -> AuditReport:
@@ -240,70 +229,18 @@ NO_MODEL = "It needs the model that was certified: pass model (--model)."
 BLOCK = 4_000_000  # numbers of a block of directions
 
 
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """The share of shifts that keep the class, for the first rows, at deltas that all rows share."""
-
-    found: FractionCurves
-    rows: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the page's plots read it."""
-        first = self.found[0]
-        order = first.deltas.argsort()
-        # the ends of a band are rounded outwards, so that it holds as it is written
-        return {
-            "deltas": first.deltas[order].tolist(),
-            "estimate": [_digits(c.estimate[order]) for c in self.found],
-            "lower": [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found],
-            "upper": [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found],
-            **{name: getattr(first, name) for name in ("draws", "confidence", "measure")},
-        }
+Drawn: TypeAlias = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Histograms:
-    """Per row the margins on shifted models of the size that the row was certified at, counted in bars."""
-
-    starts: Floats
-    widths: Floats
-    counts: Integers
-    unfit: Integers
-    failures: Integers
-    deltas: Floats
-    draws: int
-    listed: bool
-
-    @property
-    def rows(self) -> int:
-        """For how many rows there is one."""
-        return len(self.counts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the page's plots read it."""
-        counted = {name: getattr(self, name).tolist() for name in ("counts", "unfit", "failures", "deltas")}
-        edges = {"starts": _digits(self.starts), "widths": _digits(self.widths)}
-        return {**edges, **counted, "draws": self.draws, "listed": self.listed}
+def draw(subject: Subject, later: Later | None, entropy: int) -> tuple[Drawn, dict[str, str]]:
+    """The curves and histograms that the page draws anew, as its plots read them; and why a part is left out."""
+    found = {"curves": _draw_curves(subject, later, entropy), "histograms": _draw_histograms(subject, entropy)}
+    why = {name: part for name, part in found.items() if isinstance(part, str)}
+    return {name: part for name, part in found.items() if not isinstance(part, str)}, why
 
 
-@dataclass(frozen=True, eq=False)
-class PageDraws:
-    """What the page draws anew, and why a part of it is left out."""
-
-    curves: Curves | None
-    bars: Histograms | None
-    left_out: dict[str, str]
-
-    @classmethod
-    def of(cls, subject: Subject, later: Later | None, entropy: int) -> Self:
-        """The curves and histograms of a page."""
-        curves, bars = _draw_curves(subject, later, entropy), _draw_histograms(subject, entropy)
-        why = {name: part for name, part in (("curves", curves), ("histograms", bars)) if isinstance(part, str)}
-        return cls(None if isinstance(curves, str) else curves, None if isinstance(bars, str) else bars, why)
-
-
-def _draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves | str:
-    """One curve per row, or why there is none."""
+def _draw_curves(subject: Subject, later: Later | None, entropy: int) -> dict[str, Any] | str:
+    """The share of shifts that keep the class, for the first rows, at deltas that all rows share; or why not."""
     matched = subject.matched
     if matched is None:
         return NO_MODEL
@@ -322,11 +259,20 @@ def _draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves 
     points = points.iloc[:rows] if is_frame(points) else points[:rows]
     how: dict[str, Any] = {"shifts": subject.rows.shifts, "method": Sampling(confidence=CONFIDENCE, n_samples=draws)}
     found = robust_fraction(matched.model, points, deltas, target=question.target[:rows], rng=entropy, **how)
-    return Curves(found, rows)
+    first = found[0]
+    order = first.deltas.argsort()
+    # the ends of a band are rounded outwards, so that it holds as it is written
+    return {
+        "deltas": first.deltas[order].tolist(),
+        "estimate": [_digits(c.estimate[order]) for c in found],
+        "lower": [[float(at_least(v)) for v in c.lower[order].tolist()] for c in found],
+        "upper": [[float(at_most(v)) for v in c.upper[order].tolist()] for c in found],
+        **{name: getattr(first, name) for name in ("draws", "confidence", "measure")},
+    }
 
 
-def _draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
-    """The margins of each row on shifted models, or why there are none."""
+def _draw_histograms(subject: Subject, entropy: int) -> dict[str, Any] | str:
+    """The margins on models shifted by what each row was certified at, counted in bars; or why there are none."""
     if subject.matched is None:
         return NO_MODEL
     if offers(subject.rows.shifts, Refitted):
@@ -351,10 +297,11 @@ def _draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
             parts.append(some.margins(some.directions(stream, start, stop)))
             progress.advance(stop - start)
     margins = np.concatenate(parts)
-    return _count_bars(margins, np.count_nonzero(~(margins > some.band), axis=0), some.delta, listed=listed)
+    told = {"failures": np.count_nonzero(~(margins > some.band), axis=0).tolist(), "deltas": some.delta.tolist()}
+    return {**_count_bars(margins), **told, "draws": draws, "listed": listed}
 
 
-def _count_bars(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
+def _count_bars(margins: Floats) -> dict[str, list[Any]]:
     """Count the margins (draws, rows) of each row in bars of its own."""
     finite = np.isfinite(margins)
     ends = np.where(finite, margins, np.inf).min(axis=0), np.where(finite, margins, -np.inf).max(axis=0)
@@ -363,10 +310,10 @@ def _count_bars(margins: Floats, failures: Array, deltas: Floats, *, listed: boo
     starts = np.floor(lows / widths) * widths  # so that 0 is the end of a bar: none stands on both sides
     with np.errstate(invalid="ignore"):
         bars = np.clip((margins - starts) / widths, 0, BARS - 1)
-    counts = np.zeros((margins.shape[1], BARS), dtype=np.int64)
-    for i in range(margins.shape[1]):
-        counts[i] = np.bincount(bars[finite[:, i], i].astype(np.intp), minlength=BARS)
-    return Histograms(starts, widths, counts, np.count_nonzero(~finite, axis=0), failures, deltas, len(margins), listed)
+    columns = zip(bars.T, finite.T, strict=True)
+    counts = [np.bincount(bar[fine].astype(np.intp), minlength=BARS).tolist() for bar, fine in columns]
+    unfit = np.count_nonzero(~finite, axis=0).tolist()
+    return {"starts": _digits(starts), "widths": _digits(widths), "counts": counts, "unfit": unfit}
 
 
 def _deltas(subject: Subject, later: Later | None) -> Floats:

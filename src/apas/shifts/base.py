@@ -21,7 +21,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Capability, Model, Parameters, Scaled, offers
 from apas.models.dense_chain import DenseChain
 from apas.models.forward import ACTIVATIONS
-from apas.shifts.geometry import inside_ball, inside_box, projection, steepest_point
+from apas.shifts.geometry import inside_ball, inside_box, lp_norm, steepest_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,22 @@ class Ball:
         return max(self.p, 1.0)
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
-        """Rows of changes (rows, k) pulled into the ball; entries that do not move must be 0, and stay so."""
-        return projection(moves, self.p, delta)
+        """Rows of changes (rows, k), 0 where nothing moves, in the ball: nearest for p = 1 and 2, else towards 0."""
+        radius = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(moves),))
+        norms = lp_norm(moves, self.p)
+        outside = norms > radius
+        pulled = moves.copy()
+        if self.p != 1.0:
+            pulled[outside] *= (radius[outside] / norms[outside])[:, None]
+            return pulled
+        # sizes are lowered by the one amount that leaves a sum of `radius`
+        sizes = np.abs(moves[outside])
+        falling = -np.sort(-sizes, axis=1)
+        excess = (np.cumsum(falling, axis=1) - radius[outside][:, None]) / np.arange(1, moves.shape[1] + 1)
+        last = np.count_nonzero(falling > excess, axis=1) - 1
+        amount = np.take_along_axis(excess, np.maximum(last, 0)[:, None], axis=1)
+        pulled[outside] = np.sign(moves[outside]) * np.maximum(sizes - amount, 0.0)
+        return pulled
 
     def steepest(self, gradients: Floats) -> Floats:
         """Per row of gradients the point u of the unit ball with the least ``gradient @ u``."""
@@ -237,16 +251,6 @@ class MovesInput(OtherMoves, Protocol):
         """Parameters of the model where the coordinates have such values."""
 
 
-class Embedded(Capability, Protocol):
-    """A set as worst-case methods see it: as moves of the parameters of a dense chain."""
-
-    shifts: Any
-    #: What moves in it, as it is.
-    base: Parameters
-    #: The network, and where in it what moves stands.
-    chain: DenseChain
-
-
 class OnPoints(Capability, Protocol):
     """A set whose models read the rows in the user's units, each with a preprocessing of its own."""
 
@@ -295,20 +299,9 @@ class LinearShare(Capability, Protocol):
         """
 
 
-class InOrder(Capability, Protocol):
-    """A list of models that may stand in the order of their training, none left out, and may grow by further ones."""
-
-    in_order: bool
-    #: How many models it is to have at most, unless more are asked for.
-    max_models: int
-
-    def grow(self, count: int) -> bool:
-        """Train until there are so many models; whether there are."""
-
-
-def in_training_order(shifts: object) -> bool:
-    """Whether a set lists models in the order of their training, so that a test may end at any of them."""
-    return offers(shifts, InOrder) and shifts.in_order
+def in_training_order(shifts: Any) -> bool:
+    """Whether a set lists models in the order of their training, so that a test may end at any, and can `grow`."""
+    return hasattr(shifts, "grow") and bool(shifts.in_order)
 
 
 class DefaultDelta(Capability, Protocol):
@@ -404,9 +397,9 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
 
 
 #: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
-_OWN = ("linf", "lp", "sparse", "gaussian", "ellipsoid", "joint")
-_PLACES = {kind: f"{kind}.{kind.capitalize()}Shifts" for kind in _OWN}
-_PLACES |= {"observed": "observed.ListedModels", "noise": "noise.InputNoise"}
+_PLACES = {"linf": "linf.LinfShifts", "lp": "balls.LpShifts", "sparse": "linf.SparseShifts"}
+_PLACES |= {"gaussian": "balls.GaussianShifts", "ellipsoid": "balls.EllipsoidShifts"}
+_PLACES |= {"noise": "noise.InputNoise", "joint": "noise.JointShifts", "observed": "observed.ListedModels"}
 _PLACES |= dict.fromkeys(("removed", "relabelled", "added", "replaced"), "data_change.ChangedTable")
 KINDS = Kinds({kind: f"apas.shifts.{place}" for kind, place in _PLACES.items()})
 
@@ -464,31 +457,27 @@ def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slac
 
 
 @dataclass(frozen=True, eq=False)
-class EmbeddedShifts:
-    """A shift set whose coordinates, `base`, stand in a dense chain; its words are those of the set itself."""
+class Embedded:
+    """A set as worst-case methods see it: as moves of the parameters of a dense chain; its words are the set's."""
 
     shifts: ShiftSet
+    #: The network, and where in it what moves stands.
     chain: DenseChain
+    #: What moves in the set, as it is.
     base: Parameters
 
-    @cached_property
-    def region_itself(self) -> Region | None:
-        """The geometry of the set around its own coordinates; None if it has none, or one that a chain has not."""
+    def geometry(self, parameters: Parameters) -> Region | None:
+        """That of the set around the parameters of the chain, of tied ones a box; None where bounds know none."""
         found = self.shifts.geometry(self.base)  # type: ignore[attr-defined]
         # bounds over balls know the activations of plain networks only
         plain = ACTIVATIONS.keys() >= set(self.chain.network.activations)
-        if isinstance(found, Finite) or (isinstance(found, Ball | Ellipsoid) and not plain):
+        if isinstance(found, Box) or (isinstance(found, Sparse) and not self.chain.tied):
+            return replace(found, radii=self.chain.reach(found.radii))
+        if self.chain.tied or not plain or not isinstance(found, Ball | Ellipsoid):
             return None
-        if self.chain.tied and not isinstance(found, Box):
-            return None
-        return found  # type: ignore[no-any-return]
-
-    def geometry(self, parameters: Parameters) -> Region | None:
-        """The same around the parameters of the chain; of tied ones the box that holds the set."""
-        found = self.region_itself
         if isinstance(found, Ellipsoid):
             return Ellipsoid(self.chain.lift(found.root.T).T)
-        return found if found is None else replace(found, radii=self.chain.reach(found.radii))
+        return replace(found, radii=self.chain.reach(found.radii))
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter of the chain moves when delta is 1."""
@@ -505,12 +494,6 @@ class EmbeddedShifts:
             directions = self.chain.lift(self.chain.lower(directions, np.zeros(len(self.base))))
         return model.shifted_margins(X, target, directions, delta)
 
-    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether the coordinates that stand for parameters of the chain lie in the set, and nothing else moved."""
-        values = self.chain.lower(other.values, self.base.values)
-        same = np.array_equal(self.chain.at(values), other.values)
-        return same and self.shifts.contains(self.base, replace(self.base, values=values), delta)
-
     def measure(self, parameters: Parameters) -> str:
         """What the set says."""
         return self.shifts.measure(self.base)
@@ -518,10 +501,6 @@ class EmbeddedShifts:
     def region(self, parameters: Parameters) -> str:
         """What the set says."""
         return self.shifts.region(self.base)
-
-    def to_dict(self) -> dict[str, Any]:
-        """That of the set."""
-        return self.shifts.to_dict()
 
     def __repr__(self) -> str:
         return repr(self.shifts)

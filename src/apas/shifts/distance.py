@@ -23,7 +23,7 @@ from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import ABSENT, Described, Model, Parameters, as_model, encoded_rows, offers
-from apas.shifts.geometry import box_distances
+from apas.shifts.geometry import box_distances, share_powers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -228,9 +228,7 @@ def _distance(moved: Floats, p: float) -> float:
         return float(moved.sum())
     scale = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # a power of two: no rounding, and no overflow of powers
     with np.errstate(over="ignore", under="ignore"):
-        # below p = 1 powers go first: a quotient that underflows may have a power that counts
-        powers = moved**p / scale**p if p < 1 else (moved / scale) ** p
-        return float(scale * np.sum(powers) ** np.float64(1.0 / p))
+        return float(scale * np.sum(share_powers(moved, scale, p)) ** np.float64(1.0 / p))
 
 
 def check_order(p: Any) -> float:

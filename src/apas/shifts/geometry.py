@@ -13,7 +13,7 @@ Dekker (1971), "A floating-point technique for extending the available precision
 """
 
 import math
-from collections.abc import Iterator
+from fractions import Fraction
 from functools import lru_cache
 from itertools import chain
 
@@ -72,26 +72,16 @@ def within_box(base: Floats, radii: ArrayLike, delta: ArrayLike, values: Floats)
         # equal to it and rounded up
         most, size = box_reach(radii, delta), np.abs(distance)
         inside = size < most
-        if not inside.all():
-            inside |= (size == most) & (np.sign(distance) * _sum_error(values, -base, distance) <= 0)
         if inside.all():
             return inside
-    finite = np.isfinite(distance)
-    distance = np.where(finite, distance, 0.0)
-    rest = _sum_error(np.where(finite, values, 0.0), -np.where(finite, base, 0.0), distance)
-    rest = np.where(distance < 0, -rest, rest)
-    fraction, error, exponent = _product(radii, delta)
-    size, size_exponent = np.frexp(np.abs(distance))
-    # both sides are a number rounded to nearest and the exact rest: compared in this order they compare as reals do
-    # 0 has no exponent: it gets one below all others, half the least integer, so that its negative is an integer too
-    size_exponent = np.where(size == 0, np.iinfo(np.int32).min // 2, size_exponent)
-    exponent = np.where(fraction == 0, np.iinfo(np.int32).min // 2, exponent)
-    with np.errstate(over="ignore", under="ignore"):
-        # in units of the product; no product of two float64 numbers but 0 has an exponent below -2147
-        rest_up = np.where(error == 0, rest, np.ldexp(rest, -np.maximum(exponent, -2200)))
-    smaller = (size_exponent < exponent) | ((size_exponent == exponent) & (size < fraction))
-    equal = (size_exponent == exponent) & (size == fraction) & (rest_up <= error)
-    return np.asarray(finite & (smaller | equal))
+        inside |= (size == most) & (np.sign(distance) * _sum_error(values, -base, distance) <= 0)
+        # the next number is above the reach: what is beyond even that, once rounded, is outside
+        undecided = ~inside & np.isfinite(distance) & (size <= np.nextafter(most, np.inf))
+    numbers = np.broadcast_arrays(base, radii, delta, values)
+    for place in map(tuple, np.argwhere(undecided)):
+        b, r, d, v = (Fraction(float(number[place])) for number in numbers)
+        inside[place] = abs(v - b) <= r * d
+    return np.asarray(inside)
 
 
 def box_distances(base: Floats, values: Floats) -> Floats:
@@ -128,8 +118,6 @@ def _sum_error(a: Floats, b: Floats, total: Floats) -> Floats:
 
 #: Up to this whole p, what floating point leaves open is decided with integers.
 EXACT = 16
-#: How many numbers Python looks at together.
-PART = 1 << 16
 #: The relative error of a power, far above the few units in the last place that libraries promise.
 POWER = 2.0**-46
 
@@ -161,8 +149,7 @@ def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
     if not np.isfinite(moves).all():
         return False
     # each size is a number rounded to nearest, plus the exact rest
-    rest = np.where(np.abs(values) < np.abs(base), values - (moves + base), (values - moves) - base)
-    sizes, rest = np.abs(moves), np.where(moves < 0, -rest, rest)
+    sizes, rest = np.abs(moves), np.sign(moves) * _sum_error(values, -base, moves)
     if ((sizes > delta) | ((sizes == delta) & (rest > 0))).any() or not delta >= 0:
         return False
     if p == 1.0 or np.count_nonzero(sizes) <= 1:
@@ -183,24 +170,18 @@ def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
 
 def _sum_within(sizes: Floats, rest: Floats, delta: float) -> bool:
     try:  # correctly rounded, so its sign is that of the exact sum
-        return math.fsum(chain(_listed(sizes), _listed(rest), [-delta])) <= 0
+        return math.fsum(chain(sizes, rest, [-delta])) <= 0
     except OverflowError:
         return False
 
 
 def _power_within(base: Floats, values: Floats, p: int, delta: float) -> bool:
-    moved = np.flatnonzero(values != base)
-    numbers = zip(_listed(base[moved]), _listed(values[moved]), strict=True)
-    pairs = [(b.as_integer_ratio(), v.as_integer_ratio()) for b, v in numbers]
+    moved = values != base
+    pairs = [(b.as_integer_ratio(), v.as_integer_ratio()) for b, v in zip(base[moved], values[moved], strict=True)]
     radius = delta.as_integer_ratio()
     unit = max(radius[1], *(max(b[1], v[1]) for b, v in pairs))  # denominators are powers of 2
     total: int = sum(abs(v[0] * (unit // v[1]) - b[0] * (unit // b[1])) ** p for b, v in pairs)
     return bool(total <= (radius[0] * (unit // radius[1])) ** p)
-
-
-def _listed(numbers: Floats) -> Iterator[float]:
-    for start in range(0, len(numbers), PART):
-        yield from numbers[start : start + PART].tolist()
 
 
 def inside_ball(base: Floats, values: Floats, p: float, delta: float) -> Floats:
@@ -223,25 +204,6 @@ def inside_ball(base: Floats, values: Floats, p: float, delta: float) -> Floats:
             return total
         cut *= 4
     return base.copy()
-
-
-def projection(moves: Floats, p: float, delta: ArrayLike) -> Floats:
-    """Rows pulled into the ball of radius `delta`: for p = 1 and 2 to its nearest point, else towards the centre."""
-    radius = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(moves),))
-    norms = lp_norm(moves, p)
-    outside = norms > radius
-    pulled = moves.copy()
-    if p != 1.0:
-        pulled[outside] *= (radius[outside] / norms[outside])[:, None]
-        return pulled
-    # sizes are lowered by the one amount that leaves a sum of `radius`
-    sizes = np.abs(moves[outside])
-    falling = -np.sort(-sizes, axis=1)
-    excess = (np.cumsum(falling, axis=1) - radius[outside][:, None]) / np.arange(1, moves.shape[1] + 1)
-    last = np.count_nonzero(falling > excess, axis=1) - 1
-    amount = np.take_along_axis(excess, np.maximum(last, 0)[:, None], axis=1)
-    pulled[outside] = np.sign(moves[outside]) * np.maximum(sizes - amount, 0.0)
-    return pulled
 
 
 def steepest_point(gradients: Floats, p: float) -> Floats:

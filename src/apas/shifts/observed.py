@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -29,12 +29,13 @@ KEPT = 20_000
 _Rows = Callable[[int, Model], Floats]
 
 
-class ListedModels:
-    """Models that exist: themselves, or what a file holds of them, their fingerprints and the process."""
+@dataclass(frozen=True, eq=False)
+class ListedModels(EqualByContent):
+    """Models known by their fingerprints, and the process they came from: all that a file holds of `ObservedShifts`."""
 
     digests: tuple[str, ...]
-    process: str | None
-    in_order: bool
+    process: str | None = None
+    in_order: bool = False
     kind: ClassVar[str] = "observed"
     words: ClassVar[ShiftWords] = ShiftWords(
         one="one of the models that were listed",
@@ -47,12 +48,12 @@ class ListedModels:
         return {"kind": "observed", "models": list(self.digests), "process": self.process, **order}
 
     @classmethod
-    def from_dict(cls, about: Fields) -> AbsentModels:
+    def from_dict(cls, about: Fields) -> ListedModels:
         """What a file holds of the models."""
         about.only("kind", "models", "process", "order")
         process = None if about.is_null("process") else about.text("process")
         in_order = "order" in about.content and about.choice("order", "training") == "training"
-        return AbsentModels(about.digests("models"), process, in_order)
+        return ListedModels(about.digests("models"), process, in_order)
 
     def with_models(self, models: Sequence[Any]) -> ObservedShifts:
         """The set with its models, which must be the very ones."""
@@ -62,16 +63,7 @@ class ListedModels:
             raise InputError(f"`models` must be {wanted}, but their fingerprints differ.")
         return found
 
-
-@dataclass(frozen=True)
-class AbsentModels(ListedModels):
-    """`ObservedShifts` of which a file holds the fingerprints, but not the models."""
-
-    digests: tuple[str, ...]
-    process: str | None
-    in_order: bool = False
-
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         advice = "pass the models themselves to verify, or make apas.ObservedShifts of them"
         raise InputError(f"`shifts` are models of which the file holds only fingerprints; {advice}.")
 
@@ -79,7 +71,7 @@ class AbsentModels(ListedModels):
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedShifts(ListedModels, EqualByContent):
+class ObservedShifts(ListedModels):
     """Models that exist, each as it is: of any architecture, with a preprocessing of its own.
 
     With `delta` 1 (or None) the question is about these models. Another `delta` is about the model moved by `delta`
@@ -181,7 +173,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         """
         most = check_integer(max_models, "max_models", "from_process", least=1)
         how = {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window, "keep": keep}
-        refits = RefitSeries(estimator, X, y, n_jobs, **how, warm_start=warm_start, rng=rng, folder=folder)
+        refits = RefitSeries(estimator, X, y, 1, n_jobs, **how, warm_start=warm_start, rng=rng, folder=folder)
         shifts = cls([refits.model(0)], process=refits.process, in_order=True)
         vars(shifts).update(_refits=refits, _most=most)
         return shifts

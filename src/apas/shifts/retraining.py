@@ -9,8 +9,8 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, SupportsIndex, overload
 
@@ -45,9 +45,7 @@ class RetrainedModels(list[Model]):
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written."""
-        kept = RefitFolder(folder)
-        models = kept.read_all()
-        process, _, entropy = kept.recipe or ("", "", 0)
+        models, process, entropy = RefitFolder(folder).read_all()
         return cls(models, process, entropy)
 
     @overload
@@ -137,128 +135,94 @@ def retrain(
     'LogisticRegression fitted to a bootstrap sample of the same 6 rows (data c1c78a9dcf5b), with a new seed'
     """
     n_models = check_integer(n_models, "n_models", "retrain", least=1)
-    jobs, how = check_jobs(n_jobs), {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window}
-    how |= {"keep": keep, "warm_start": warm_start, "rng": rng, "folder": folder}
-    recipe, kept = _prepare(estimator, X, y, n_models, **how)
-    options = recipe.options
-    missing = [i for i in range(n_models) if kept is None or not kept.has(i)]
-    trained: dict[int, Any] = {}
+    how = {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window, "keep": keep}
+    refits = RefitSeries(estimator, X, y, n_models, n_jobs, **how, warm_start=warm_start, rng=rng, folder=folder)
+    missing = [i for i in range(n_models) if refits.kept is None or not refits.kept.has(i)]
     caught: list[_Caught] = []
     with Progress(n_models, "training models") as progress:
         progress.advance(n_models - len(missing))
-        for i, (model, warned) in zip(missing, in_parallel(recipe.train, ((i,) for i in missing), jobs), strict=True):
-            trained[i] = model
+        for _, warned in refits.train(missing):
             caught.append(warned)
-            if kept is not None:
-                kept.keep(i, _read({i: model}, options)[0])
             progress.advance(1)
-    models = _read({i: trained[i] if kept is None or i in trained else kept.read(i) for i in range(n_models)}, options)
+    models = [refits.model(i) for i in range(n_models)]
     _report(caught, models)
-    return RetrainedModels(models, recipe.process(), recipe.entropy)
-
-
-def _prepare(
-    estimator: Any, X: Any, y: Any, n_models: int, *, bootstrap: Any, fraction: Any, when: Any, window: Any, keep: Any,
-    warm_start: Any, rng: Any, folder: Any,
-) -> tuple[_Recipe, RefitFolder | None]:  # fmt: skip
-    check_flag(bootstrap, "bootstrap")
-    check_flag(warm_start, "warm_start")
-    options: dict[str, Any] = {}
-    if offers(estimator, FromEstimator):
-        estimator, options = estimator.estimator, estimator.read_options
-    _check_estimator(estimator, bool(warm_start))
-    if keep is not None:
-        if keep != "preprocessing":
-            raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
-        if distance.final_step(estimator) is estimator or len(estimator) < 2:
-            raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
-        distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
-    try:
-        rows = X if hasattr(X, "shape") else np.asarray(X)
-    except ValueError:
-        raise InputError("`X` of retrain must hold rows of equal length, got rows of different lengths.") from None
-    if not rows.shape or not rows.shape[0]:
-        raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
-    count = int(rows.shape[0])
-    labels, periods = distance.check_labels(y, count, owner="retrain"), _read_periods(when, window, count)
-    distance.check_share(fraction, count, "retrain", "the rows")
-    sample = _Sample(count, bool(bootstrap), fraction, *periods)
-    recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, 0, options)
-    kept = None if folder is None else RefitFolder(folder)
-    known = None if kept is None or kept.recipe is None or rng is not None else kept.recipe[2]
-    recipe = replace(recipe, entropy=entropy_of(rng) if known is None else known)
-    if kept is not None:
-        kept.begin(recipe.process(), recipe.digest(), recipe.entropy, n_models)
-    return recipe, kept
+    return RetrainedModels(models, refits.process, refits.recipe.entropy)
 
 
 class RefitSeries:
-    """Refits of a process one after another, each trained when it is asked for, or read from a folder."""
+    """Refits of a process by their numbers, each trained when it is asked for, or read from a folder."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any, n_jobs: Any, **how: Any) -> None:
-        self.jobs, (self.recipe, self.kept) = check_jobs(n_jobs), _prepare(estimator, X, y, 1, **how)
-        self.process, self._ahead, self._told = self.recipe.process(), dict[int, Model](), set[tuple[Any, str]]()
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, n_models: int, n_jobs: Any, *, bootstrap: Any, fraction: Any, when: Any,
+        window: Any, keep: Any, warm_start: Any, rng: Any, folder: Any,
+    ) -> None:  # fmt: skip
+        self.jobs = check_jobs(n_jobs)
+        check_flag(bootstrap, "bootstrap")
+        check_flag(warm_start, "warm_start")
+        options: dict[str, Any] = {}
+        if offers(estimator, FromEstimator):
+            estimator, options = estimator.estimator, estimator.read_options
+        _check_estimator(estimator, bool(warm_start))
+        if keep is not None:
+            if keep != "preprocessing":
+                raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
+            if distance.final_step(estimator) is estimator or len(estimator) < 2:
+                raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
+            distance.read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
+        try:
+            rows = X if hasattr(X, "shape") else np.asarray(X)
+        except ValueError:
+            raise InputError("`X` of retrain must hold rows of equal length, got rows of different lengths.") from None
+        if not rows.shape or not rows.shape[0]:
+            raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
+        count = int(rows.shape[0])
+        labels, periods = distance.check_labels(y, count, owner="retrain"), _read_periods(when, window, count)
+        distance.check_share(fraction, count, "retrain", "the rows")
+        self.kept = None if folder is None else RefitFolder(folder)
+        known = None if self.kept is None or self.kept.recipe is None or rng is not None else self.kept.recipe[2]
+        entropy = entropy_of(rng) if known is None else known
+        flags = bool(bootstrap), bool(warm_start), keep is not None
+        self.recipe = _Recipe(estimator, rows, labels, *flags, fraction, *periods, entropy, options)
+        self.process = self.recipe.process()
+        if self.kept is not None:
+            self.kept.begin(self.process, self.recipe.digest(), entropy, n_models)
+        self._ahead, self._told = dict[int, Model](), set[tuple[Any, str]]()
+
+    def train(self, numbers: Sequence[int]) -> Iterator[tuple[int, _Caught]]:
+        """Train refits of some numbers, which then wait: the number of each, and what its training warned about."""
+        batch = in_parallel(self.recipe.train, ((i,) for i in numbers), self.jobs)
+        for i, (model, warned) in zip(numbers, batch, strict=True):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                name, options = f"model number {i} of retrain", self.recipe.options
+                plain = not options or offers(model, Predicts)
+                self._ahead[i] = distance.read_model(model, name) if plain else as_model(model, **options)
+            self._tell((w.category, str(w.message)) for w in caught)
+            if self.kept is not None:
+                self.kept.keep(i, self._ahead[i])
+            yield i, warned
+
+    def _tell(self, said: Iterable[tuple[Any, str]], before: str = "") -> None:
+        """Pass warnings on, each once."""
+        for kind, text in said:
+            if (kind, text) not in self._told:
+                self._told.add((kind, text))
+                warnings.warn(f"{before}{text}", kind, stacklevel=4)
 
     def model(self, i: int) -> Model:
         """Refit number i; with several processes those behind it are trained at the same time, and wait."""
         if i not in self._ahead and self.kept is not None and self.kept.has(i):
             return self.kept.read(i)
-        if i not in self._ahead:
-            numbers = range(i, i + workers(self.jobs))
-            batch = in_parallel(self.recipe.attempt, ((j,) for j in numbers), self.jobs)
-            for j, trained in zip(numbers, batch, strict=True):
-                if isinstance(trained, InputError):
-                    if j == i:
-                        raise trained
-                    break  # of a model that may never be asked for: if it is, it fails once more
-                model, warned = trained
-                self._ahead[j] = _read({j: model}, self.recipe.options)[0]
-                if self.kept is not None:
-                    self.kept.keep(j, self._ahead[j])
-                for kind, text in {*warned} - self._told:
-                    warnings.warn(f"model number {j} of the process is kept, but warned: {text}", kind, stacklevel=4)
-                self._told |= {*warned}
+        ahead = workers(self.jobs)
+        while i not in self._ahead:
+            try:
+                for j, warned in self.train(range(i, i + ahead)):
+                    self._tell(warned, f"model number {j} of the process is kept, but warned: ")
+            except InputError:
+                if i not in self._ahead and ahead == 1:
+                    raise
+                ahead = 1  # it may be about a later model, which may never be asked for: if it is, it fails once more
         return self._ahead.pop(i)
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """Which rows model number i sees."""
-
-    rows: int
-    bootstrap: bool
-    fraction: float
-    periods: Integers | None
-    window: int
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every model sees all rows."""
-        return not self.bootstrap and self.fraction == 1 and self.periods is None
-
-    def draw(self, entropy: int, i: int) -> Integers:
-        """Numbers of the rows of model number i, a pure function of the seed and i."""
-        stream, among = Stream(entropy, "retrain/rows"), np.arange(self.rows)
-        if self.periods is not None:
-            starts = int(self.periods.max()) + 2 - self.window
-            first = int(distance.drawn_rows(Stream(entropy, "retrain/windows"), i, 1, starts)[0])
-            among = np.flatnonzero((self.periods >= first) & (self.periods < first + self.window))
-        size = distance.share_of(self.fraction, len(among))
-        if self.bootstrap:
-            return among[distance.drawn_rows(stream, i * self.rows, size, len(among))]
-        # in the order of random numbers any row is as likely as another to come first
-        order = np.argsort(stream.words(i * self.rows, len(among)), kind="stable")[:size]
-        return np.sort(among[order])
-
-    def words(self) -> str:
-        """How the rows are drawn."""
-        how = "a bootstrap sample of " if self.bootstrap else ""
-        if self.fraction != 1:
-            how = f"{how or 'a random part of '}{float(self.fraction):g} of "
-        if self.periods is not None:
-            window = f"a window of {self.window} of {int(self.periods.max()) + 1} periods"
-            how = f"{how}{window}, which begins at random, of "
-        return how
 
 
 def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, int]:
@@ -288,17 +252,20 @@ class _Recipe:
     estimator: Any
     X: Any
     y: Any
-    sample: _Sample
+    bootstrap: bool
     warm_start: bool
     keep: bool
+    fraction: float
+    periods: Integers | None
+    window: int
     entropy: int
     options: dict[str, Any]
 
     def train(self, i: int) -> tuple[Any, _Caught]:
         """The model, and what its training warned about."""
         X, y = self.X, self.y
-        if not self.sample.is_whole:
-            rows = self.sample.draw(self.entropy, i)
+        if self.bootstrap or self.fraction != 1 or self.periods is not None:
+            rows = self._rows(i)
             X, y = distance.take_rows(X, rows), distance.take_rows(y, rows)
         # more threads add up in another order, and workers have fewer of them
         with one_thread(), warnings.catch_warnings(record=True) as caught:
@@ -315,12 +282,20 @@ class _Recipe:
                 raise InputError(f"{told} so mend the training, or pass data on which it works.") from error
         return model, [(w.category, str(w.message)) for w in caught]
 
-    def attempt(self, i: int) -> tuple[Any, _Caught] | InputError:
-        """The same, or why there is no such model: joblib would raise that before it gives those in front of it."""
-        try:
-            return self.train(i)
-        except InputError as error:
-            return error
+    def _rows(self, i: int) -> Integers:
+        """Numbers of the rows of model number i, a pure function of the seed and i."""
+        stream, count = Stream(self.entropy, "retrain/rows"), self.X.shape[0]
+        among = np.arange(count)
+        if self.periods is not None:
+            starts = int(self.periods.max()) + 2 - self.window
+            first = int(distance.drawn_rows(Stream(self.entropy, "retrain/windows"), i, 1, starts)[0])
+            among = np.flatnonzero((self.periods >= first) & (self.periods < first + self.window))
+        size = distance.share_of(self.fraction, len(among))
+        if self.bootstrap:
+            return among[distance.drawn_rows(stream, i * count, size, len(among))]
+        # in the order of random numbers any row is as likely as another to come first
+        order = np.argsort(stream.words(i * count, len(among)), kind="stable")[:size]
+        return np.sort(among[order])
 
     def _fit(self, X: Any, y: Any, i: int) -> Any:
         seeds = Stream(self.entropy, "retrain/seeds")
@@ -345,18 +320,23 @@ class _Recipe:
         name = name if hasattr(estimator, "fit") else f"the function {name}"
         how = "trained further from the fitted model on" if self.warm_start else "fitted to"
         how = f"behind the same preprocessing {how}" if self.keep else how
+        drawn = "a bootstrap sample of " if self.bootstrap else ""
+        if self.fraction != 1:
+            drawn = f"{drawn or 'a random part of '}{float(self.fraction):g} of "
+        if self.periods is not None:
+            drawn += f"a window of {self.window} of {int(self.periods.max()) + 1} periods, which begins at random, of "
         data = f"the same {self.X.shape[0]} rows (data {distance.data_digest(self.X, self.y)})"
         level = self.options.get("threshold", 0.5)
         more = "" if level == 0.5 else f", which says class 1 from probability {level:g} on"
-        return f"{name} {how} {self.sample.words()}{data}, with a new seed{more}"
+        return f"{name} {how} {drawn}{data}, with a new seed{more}"
 
     def digest(self) -> str:
         """A fingerprint of all that makes a model besides rows and seed: settings, and what is gone on from."""
         told = _settings(self.estimator)
-        periods = None if self.sample.periods is None else distance.data_digest(self.sample.periods)
+        periods = None if self.periods is None else distance.data_digest(self.periods)
         start = distance.read_model(self.estimator, "`estimator`") if self.warm_start or self.keep else None
         fitted, options = None if start is None else model_digest(start), canonical(self.options)
-        form = json.dumps([told, periods, fitted, options, canonical(self.sample.fraction)], sort_keys=True)
+        form = json.dumps([told, periods, fitted, options, canonical(self.fraction)], sort_keys=True)
         return hashlib.sha256(form.encode()).hexdigest()
 
 
@@ -415,21 +395,6 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
         told = f"needs an estimator with that option, but {type(final).__name__} has none"
         raise InputError(f"`warm_start` of retrain {told}; pass a function (X, y, seed) that trains it further.")
     distance.read_model(estimator, "`estimator` of retrain, from which to go on,")
-
-
-def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
-    """The trained models by number as models; what reading several of them warns about is said once."""
-
-    def read(model: Any, name: str) -> Model:
-        told = bool(options) and not offers(model, Predicts)
-        return as_model(model, **options) if told else distance.read_model(model, name)
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        models = [read(model, f"model number {i} of retrain") for i, model in trained.items()]
-    for kind, text in dict.fromkeys((w.category, str(w.message)) for w in caught):
-        warnings.warn(text, kind, stacklevel=3)
-    return models
 
 
 def _report(caught: list[_Caught], models: list[Model]) -> None:
@@ -522,17 +487,17 @@ class RefitFolder:
         """Whether refit number i is finished."""
         return self.name(i) in self.digests and (self.path / self.name(i)).exists()
 
-    def read_all(self) -> list[Model]:
-        """All refits, none of which may be missing: to leave one out would make it another process."""
+    def read_all(self) -> tuple[list[Model], str, int]:
+        """All refits, none of which may be missing, as that would be another process; which it is, and its entropy."""
         if self.recipe is None:
             raise InputError(f"{str(self.path)!r} is not a folder of refits: it has no {MANIFEST}; see apas.retrain.")
         there = sum(self.has(i) for i in range(self.count))
         if there < self.count:
             told = f"holds {there} of {self.count} refits; run the same retrain again to finish"
             raise InputError(f"{str(self.path)!r} {told}.")
+        models = []
         with Progress(self.count, "reading refits") as progress:
-            models = []
             for i in range(self.count):
                 models.append(self.read(i))
                 progress.advance(1)
-        return models
+        return models, self.recipe[0], self.recipe[2]

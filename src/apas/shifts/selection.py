@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -51,14 +50,6 @@ def position_of(names: Sequence[str], key: Any, argument: str, what: str, shown:
     return index % len(names)
 
 
-@lru_cache(maxsize=256)
-def whole_words(kinds: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[str, str, str]:
-    """The words of a set in which every parameter that exists moves by delta, which the layout of a model decides."""
-    count = sum(math.prod(shape) for kind, shape in zip(kinds, shapes, strict=True) if kind != ABSENT)
-    what = " and ".join(word for kind, word in _PLURALS.items() if kind in kinds)
-    return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}", "delta", ""
-
-
 def placed(points: Floats, movers: Indices, size: int) -> Floats:
     """Points of the parameters that move as points of all `size` parameters, 0 elsewhere, in the same memory order."""
     if len(movers) == size:
@@ -77,10 +68,6 @@ def scalar(value: Any) -> Any:
 def _listed(value: Any) -> tuple[Any, ...]:
     """One name or several as a tuple; what cannot be iterated over stands for itself, to be refused by name."""
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
-
-
-def _read_kinds(about: Fields, key: str) -> tuple[str, ...]:
-    return tuple(Fields({key: k}, about.where).choice(key, "weight", "bias") for k in about.items(key))
 
 
 def _read_names(about: Fields, key: str) -> list[Any] | None:
@@ -110,19 +97,15 @@ def _read_numbers(about: Fields, key: str, value: Any) -> Any:
     return found if found.ndim else float(found)
 
 
-def _read_tensors(about: Fields, key: str) -> list[Any]:
-    return [_read_numbers(about, key, part) for part in about.items(key)]
-
-
 #: How a setting of a shift set is read from a file, by its name, behind the kind of the set where it has its own.
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("p", "floor"), Fields.number),
     **dict.fromkeys(("layers", "features"), _read_names),
-    "scale": lambda about, key: _read_factors(about, key, _read_tensors),
-    "noise scale": lambda about, key: _read_factors(about, key, lambda *_: _read_numbers(about, key, about.any(key))),
-    "integers": lambda about, key: _read_factors(about, key, Fields.object),
+    "scale": partial(_read_factors, other=lambda about, key: [_read_numbers(about, key, s) for s in about.items(key)]),
+    "noise scale": partial(_read_factors, other=lambda about, key: _read_numbers(about, key, about.any(key))),
+    "integers": partial(_read_factors, other=Fields.object),
     **dict.fromkeys(("parameters", "row"), lambda about, key: KINDS.read(about.inner(key))),
-    "kinds": _read_kinds,
+    "kinds": lambda about, key: tuple(Fields({key: k}, about.where).choice(key, *ALL_KINDS) for k in about.items(key)),
     "relative": Fields.flag,
     "count": partial(Fields.integer, least=1),
     "covariance": lambda about, key: _read_numbers(about, key, about.items(key)),
@@ -288,8 +271,6 @@ class ScaledShifts(ParameterShifts):
         return placed(points, movers, len(radii))
 
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
-        if self.is_whole:
-            return whole_words(parameters.kinds, parameters.shapes)
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""

@@ -11,8 +11,9 @@ coverage asked for may come out a unit in the last place beside it. What is *dec
 
 from __future__ import annotations
 
+import math
 import operator
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, Underflow, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Underflow, localcontext
 from fractions import Fraction
 from typing import Any, SupportsIndex, TypeAlias
 
@@ -108,7 +109,7 @@ def as_risk(confidence: Number | None, log_risk: Number | None) -> Risk:
         told = f"exactly one of confidence and log_risk must be given, got {got}; give confidence=0.999,"
         raise InputError(f"{told} or log_risk=log(1 - confidence) for a confidence that a float would round to 1")
     if confidence is not None:
-        return _complement(as_confidence(confidence))
+        return 1 - as_confidence(confidence)
     assert log_risk is not None  # for mypy; the test above has settled it
     advice = "give the natural logarithm of 1 - confidence, such as log_risk=-92.1 for 1 - 1e-40"
     exponent = _as_fraction("log_risk", log_risk, advice)
@@ -137,7 +138,7 @@ def count_below(n: int, q: Fraction, risk: Risk) -> int:
         # and the risk at once
         with localcontext(precision(_digits_for(n) + _digits(risk))) as context:
             level, slack = 1 - as_decimal(risk), _error(n, context.prec)
-            return n - 1 - _crossing(n, _complement(q), level, slack, Fraction(1), risk)
+            return n - 1 - _crossing(n, 1 - q, level, slack, Fraction(1), risk)
     with localcontext(precision(_digits_for(n))) as context:  # until the sum exceeds it; a relative error is all
         level = as_decimal(risk)
         return _crossing(n, q, level, level * _error(n, context.prec), Fraction(0), risk) - 1
@@ -146,17 +147,7 @@ def count_below(n: int, q: Fraction, risk: Risk) -> int:
 def count_above(n: int, q: Fraction, risk: Risk) -> int:
     """Return the smallest r with P(Binomial(n, q) >= r) <= risk, n + 1 if there is none."""
     # r or more failures are n - r or fewer of the draws that keep the claim
-    return n - count_below(n, _complement(q), risk)
-
-
-def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
-    """Tell whether P(Binomial(n, q) <= c) <= risk."""
-    with localcontext(precision(_digits_for(n))) as context:
-        total, _ = head(n, c, q)
-        level = as_decimal(risk)
-        if abs(total - level) > level * _error(n, context.prec):
-            return total < level
-    return _exact_sign(n, c, q, Fraction(risk)) <= 0
+    return n - count_below(n, 1 - q, risk)
 
 
 def head(n: int, c: int, q: Fraction) -> tuple[Decimal, Decimal]:
@@ -228,10 +219,6 @@ def _digits(risk: Risk) -> int:
     return bits * 1234 // 4096 + 1  # 1234 / 4096 is just above log10(2)
 
 
-def _complement(q: Fraction) -> Fraction:
-    return Fraction(q.denominator - q.numerator, q.denominator)
-
-
 def sample_size(
     *, coverage: Number, confidence: Number | None = None, failures: SupportsIndex = 0, log_risk: Number | None = None
 ) -> int:
@@ -272,9 +259,9 @@ def sample_size(
     c = as_count("failures", failures, 0, "give how many failing draws the test is to allow")
     risk = as_risk(confidence, log_risk)
     n = _approximate_size(q, c, risk)
-    while not stays_within(n, c, q, risk):
+    while count_below(n, q, risk) < c:
         n += 1
-    while n > c + 1 and stays_within(n - 1, c, q, risk):
+    while n > c + 1 and count_below(n - 1, q, risk) >= c:
         n -= 1
     return n
 
@@ -368,7 +355,7 @@ def coverage_lower(
     """
     n, k = _counts(draws, failures, stopped)
     # A run that stopped at draw n was sure of that failure: what it shows lies in the draws before.
-    return float(_lower(n - k, n - 1 if stopped else n, _risk(confidence)))
+    return float(_lower(n - k, n - 1 if stopped else n, 1 - as_confidence(confidence)))
 
 
 def coverage_upper(
@@ -387,12 +374,12 @@ def coverage_upper(
     0.994887
     """
     n, k = _counts(draws, failures, stopped)
-    return float(_upper(n - k, n, _risk(confidence)))
+    return float(_upper(n - k, n, 1 - as_confidence(confidence)))
 
 
 def coverage_bounds(draws: int, failures: Integers, certain: Integers, *, confidence: Number) -> tuple[Floats, Floats]:
     """Return `coverage_lower` at each of many failures, and `coverage_upper` at those that are `certain`, as arrays."""
-    risk, bounds = _risk(confidence), []
+    risk, bounds = 1 - as_confidence(confidence), []
     for bound, counts in ((_lower, failures), (_upper, certain)):
         # few of the counts differ, and inverting a beta function takes far longer than to find these
         kinds, places = np.unique(counts, return_inverse=True)
@@ -422,7 +409,7 @@ def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confiden
     (0.9945, 1.0)
     """
     n, k = as_counts(trials, successes, ("trials", "successes", "succeeded"))
-    half = _risk(confidence) / 2
+    half = (1 - as_confidence(confidence)) / 2
     return float(_lower(k, n, half)), float(_upper(k, n, half))
 
 
@@ -432,10 +419,6 @@ def _counts(draws: SupportsIndex, failures: SupportsIndex, stopped: bool) -> tup
         told = "failures must be at least 1 with stopped=True, got 0; a run that stopped at a failure has one,"
         raise InputError(f"{told} so give stopped=False for a run that made all its draws")
     return n, k
-
-
-def _risk(confidence: Number) -> Fraction:
-    return 1 - as_confidence(confidence)
 
 
 def _lower(k: Any, n: int, risk: Fraction) -> Any:
@@ -454,9 +437,7 @@ def _upper(k: Any, n: int, risk: Fraction) -> Any:
 
 
 def _failure_probability(coverage: Number) -> Fraction:
-    return _complement(
-        as_probability("coverage", coverage, "give the share of shifts that must stay valid, such as 0.995")
-    )
+    return 1 - as_probability("coverage", coverage, "give the share of shifts that must stay valid, such as 0.995")
 
 
 def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
@@ -469,7 +450,7 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
         length, rate = -as_decimal(risk).ln(), as_decimal(q)
         # for c = 0 the root itself, else where Chernoff's bound is about the risk
         start = length / _rate(rate) if c == 0 else (c + length + (length * (length + 2 * c)).sqrt()) / rate
-        n = max(_ceiling(start), c + 1)
+        n = max(math.ceil(start), c + 1)
     if c == 0 and n < 10**12:  # the start is right up to the rounding of a float
         return n
     with localcontext(precision(40 + len(str(n)))):
@@ -477,7 +458,7 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
         for _ in range(_MOST_STEPS):
             total, last = head(n, c, q)
             # One more draw takes away the chance that the c-th failure is out and this draw is the next.
-            step = _ceiling(-(level / total).ln() / _rate(failure * last / total))
+            step = math.ceil(-(level / total).ln() / _rate(failure * last / total))
             n = max(n + step, c + 1)
             if abs(step) <= 1:
                 break
@@ -487,7 +468,3 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
 def _rate(x: Decimal) -> Decimal:
     """Return ``-log(1 - x)``, which is x itself when the digits at hand cannot tell 1 - x from 1."""
     return -(1 - x).ln() or x
-
-
-def _ceiling(x: Decimal) -> int:
-    return int(x.to_integral_value(rounding=ROUND_CEILING))

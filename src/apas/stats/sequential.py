@@ -28,16 +28,11 @@ import numpy as np
 
 from apas.stats.binomial import Number, as_confidence, as_count, as_counts, as_probability, precision
 
-#: Name of the test with the mixtures below, as evidence has it.
-ANYTIME = "anytime/1"
-_PRIORS = ("0 1/8 1/4 1/2 3/4 7/8", "6 3 3 3 3 2"), ("5/4 3/2 2 4 16 256", "2 2 2 2 1 1")
+ANYTIME = "anytime/1"  # name of the test with the mixtures below, as evidence has it
 #: Odds ratios of the mixtures that certify and refute, with their weights.
-_CERTIFY, _REFUTE = (
-    {Fraction(g): Fraction(int(w), total) for g, w in zip(ratios.split(), weights.split(), strict=True)}
-    for (ratios, weights), total in zip(_PRIORS, (20, 10), strict=True)
-)
-#: A row is given up once so many draws are in doubt, and would refute if all of them were sure.
-MOST_DOUBTFUL = 1000
+_CERTIFY = tuple((Fraction(g, 8), Fraction(w, 20)) for g, w in ((0, 6), (1, 3), (2, 3), (4, 3), (6, 3), (7, 2)))
+_REFUTE = tuple((Fraction(h, 4), Fraction(v, 10)) for h, v in ((5, 2), (6, 2), (8, 2), (16, 2), (64, 1), (1024, 1)))
+MOST_DOUBTFUL = 1000  # a row is given up once so many draws are in doubt, and would refute if all of them were sure
 _DIGITS = 60
 
 
@@ -203,7 +198,7 @@ def boundary(coverage: Number, confidence: Number) -> Boundary:
     """Return the anytime test of a coverage at a confidence."""
     q = 1 - as_probability("coverage", coverage, "give the share that must be valid, such as 0.995")
     risk = 1 - as_confidence(confidence)
-    return Boundary(Mixture(tuple(_CERTIFY.items()), q, risk), Mixture(tuple(_REFUTE.items()), q, risk))
+    return Boundary(Mixture(_CERTIFY, q, risk), Mixture(_REFUTE, q, risk))
 
 
 def anytime_sample_size(failures: SupportsIndex = 0, *, coverage: Number, confidence: Number) -> int:
@@ -290,14 +285,13 @@ def anytime_coverage_upper(draws: SupportsIndex, failures: SupportsIndex, *, con
 
 
 def _limiting_share(
-    mixture: dict[Fraction, Fraction], draws: SupportsIndex, failures: SupportsIndex, confidence: Number
+    prior: tuple[tuple[Fraction, Fraction], ...], draws: SupportsIndex, failures: SupportsIndex, confidence: Number
 ) -> float:
     """Return the failing share at which a mixture reaches 1 / risk, rounded to where the claim is weaker."""
     # E rises with the share, so that the shares above are excluded: the bound is rounded up. F falls with it, the
     # shares below are excluded: it is rounded down.
     (n, k), risk = as_counts(draws, failures), 1 - as_confidence(confidence)
-    prior, rises = tuple(mixture.items()), Fraction(0) in mixture
-    low, high = 0.0, 1.0
+    low, high, rises = 0.0, 1.0, prior is _CERTIFY
     while True:
         # shares are small: until the order of magnitude is known, geometric means find it faster
         middle = math.sqrt(low * high) if low and high > 2 * low else high / 64 if not low else (low + high) / 2

@@ -78,19 +78,7 @@ class Formula:
         """
         if not isinstance(text, str):
             raise InputError(f"`text` must be the text of a DIMACS file, got {type(text).__name__}.")
-        variables, announced, literals = _parsed(text)
-        clauses: list[list[int]] = [[]]
-        for literal in literals:
-            if literal:
-                clauses[-1].append(literal)
-            else:
-                clauses.append([])
-        if clauses.pop():
-            raise InputError("`text` must end each clause with 0, but the last one goes on to the end; add the 0.")
-        if len(clauses) != announced:
-            wanted = f"hold the {announced} clauses that its line 'p cnf' announces"
-            raise InputError(f"`text` must {wanted}, got {len(clauses)}; correct one or the other.")
-        return cls(variables, clauses)
+        return cls(*_parsed(text))
 
     def to_dimacs(self) -> str:
         """The formula as the text of a DIMACS CNF file."""
@@ -152,10 +140,10 @@ def _clause(clause: Any, variables: int) -> frozenset[int]:
     return frozenset(map(int, literals))
 
 
-def _parsed(text: str) -> tuple[int, int, list[int]]:
-    """Announced variables and clauses, and all numbers behind them."""
+def _parsed(text: str) -> tuple[int, list[list[int]]]:
+    """How many variables a DIMACS text announces, and its clauses."""
     header: tuple[int, int] | None = None
-    numbers: list[int] = []
+    clauses: list[list[int]] = [[]]
     for place, line in enumerate(text.splitlines(), start=1):
         words = line.split()
         if not words or words[0].startswith("c"):
@@ -178,10 +166,18 @@ def _parsed(text: str) -> tuple[int, int, list[int]]:
             if not _is_number(word.removeprefix("-")) or abs(int(word)) > header[0]:
                 wanted = f"hold literals from 1 to {header[0]}, their negatives and 0"
                 raise InputError(f"`text` must {wanted}, got {reprlib.repr(word)} in line {place}.")
-            numbers.append(int(word))
+            if int(word):
+                clauses[-1].append(int(word))
+            else:
+                clauses.append([])
     if header is None:
         raise InputError("`text` must have a line 'p cnf VARIABLES CLAUSES', got none; put it above the clauses.")
-    return (*header, numbers)
+    if clauses.pop():
+        raise InputError("`text` must end each clause with 0, but the last one goes on to the end; add the 0.")
+    if len(clauses) != header[1]:
+        wanted = f"hold the {header[1]} clauses that its line 'p cnf' announces"
+        raise InputError(f"`text` must {wanted}, got {len(clauses)}; correct one or the other.")
+    return header[0], clauses
 
 
 def _is_number(word: str) -> bool:

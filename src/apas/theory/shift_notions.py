@@ -178,19 +178,20 @@ class NaturalEvidence:
         """One line per row."""
         import pandas as pd
 
-        return pd.DataFrame({name: getattr(self, name) for name in (*_columns(), "rejected", "moved", "scattered")})
+        return pd.DataFrame({n: getattr(self, n) for n in (*self._columns(), "rejected", "moved", "scattered")})
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; None stands for what is infinite."""
-        arrays = {name: [v if np.isfinite(v) else None for v in getattr(self, name).tolist()] for name in _columns()}
+        arrays = {
+            name: [v if np.isfinite(v) else None for v in getattr(self, name).tolist()] for name in self._columns()
+        }
         return {name: arrays.get(name, getattr(self, name)) for name in self.__dataclass_fields__}
+
+    def _columns(self) -> list[str]:
+        return [field.name for field in fields(self) if field.type == "Floats"]
 
     def __str__(self) -> str:
         return self.sentence()
-
-
-def _columns() -> list[str]:
-    return [field.name for field in fields(NaturalEvidence) if field.type == "Floats"]
 
 
 def is_naturally_occurring(

@@ -4,13 +4,11 @@ A push of -1 puts the parameters of a unit where its pre-activation is least, 1 
 is believed. A row does not depend on others: all share the starts, and every batch has a shape of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,8 +21,7 @@ from apas.shifts.base import Box
 from apas.worst_case.intervals import MovingLayer, moving_layers, output_signs, output_terms, rivals
 from apas.worst_case.linear import Objective, Relaxation
 
-#: Times that all pushes are turned against the gradient.
-TURNS = 8
+TURNS = 8  # times that all pushes are turned against the gradient
 
 
 class _PushedLayers:
@@ -58,7 +55,7 @@ class RivalPushes(_PushedLayers):
         super().__init__(relaxation.layers, relaxation.net.activations, X, 1.0)
         self.X, self.objective = X, objective
 
-    def take(self, items: Indices) -> RivalPushes:
+    def take(self, items: Indices) -> Self:
         """The same for some of the items."""
         some = copy(self)
         some.X, some.objective = self.X[items], self.objective.take(items)
@@ -161,17 +158,12 @@ class UnitPushes(_PushedLayers):
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
         reach = net.parameters.split(radii)
         ends = np.cumsum([0, *(len(b) for b in net.biases[: max(0, len(net.activations) - 1)])]).tolist()
-        self.parts = [slice(*ends_of) for ends_of in pairwise(ends)]
+        self.parts, self.size = [slice(*ends_of) for ends_of in pairwise(ends)], ends[-1]  # how many units are pushed
         self.outputs = [output_terms(net, reach, wanted, rival) for rival in rivals(net, wanted).T]
         super().__init__(moving_layers(net, radii), net.activations, X[:, None, :], 1.0)
         self.delta, self.scale = delta, delta[:, None, None]
 
-    @property
-    def size(self) -> int:
-        """How many units are pushed."""
-        return self.parts[-1].stop if self.parts else 0
-
-    def take(self, rows: Indices) -> UnitPushes:
+    def take(self, rows: Indices) -> Self:
         """The same for some of the rows."""
         some = self.at(self.delta[rows])
         some.X, some.wanted = self.X[rows], self.wanted[rows]
@@ -179,7 +171,7 @@ class UnitPushes(_PushedLayers):
         some.first = self.first[0][rows], self.first[1][rows]
         return some
 
-    def at(self, delta: Floats) -> UnitPushes:
+    def at(self, delta: Floats) -> Self:
         """The same in boxes of other sizes."""
         other = copy(self)
         other.delta, other.scale = delta, delta[:, None, None]
@@ -275,10 +267,8 @@ def _soften(slopes: Floats, soft: Floats) -> Floats:
     return np.where(np.abs(slopes) < soft, soft, slopes) if soft.any() else slopes
 
 
-#: Relative width at which a bracket counts as closed, and how often it may be halved.
-CLOSED, HALVINGS = 1e-6, 60
-#: Times that all pushes are turned against the gradient.
-TURNS_AT_BREAK = 6
+CLOSED, HALVINGS = 1e-6, 60  # relative width at which a bracket counts as closed, and how often it may be halved
+TURNS_AT_BREAK = 6  # times that all pushes are turned against the gradient
 
 
 def broken_radius(
@@ -327,10 +317,46 @@ def _turn_pushes(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bool
     return least < 0, best
 
 
-#: Draws unit points number `start` to `stop`.
-Draw = Callable[[int, int], Floats]
-#: How many coordinates of points are held at a time.
-BLOCK = 1 << 17
+class ParameterMoves:
+    """Margins of rows while the parameters move by ``delta * point``."""
+
+    def __init__(self, model: Differentiable, X: Floats, target: Array, moving: Bools, delta: Floats) -> None:
+        self.model, self.X, self.target, self.moving, self.delta = model, X, target, moving, delta
+        self.size = len(moving)
+
+    def take(self, rows: Indices) -> Self:
+        """The same for some of the rows."""
+        return type(self)(self.model, self.X[rows], self.target[rows], self.moving, self.delta[rows])
+
+    def at(self, delta: Floats) -> Self:
+        """The same with moves of other sizes."""
+        return type(self)(self.model, self.X, self.target, self.moving, delta)
+
+    def margins(self, points: Floats) -> Floats:
+        """Margins (rows, points) at the points (rows, points, k)."""
+        return self.gradients(points)[0]
+
+    def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
+        """Margins (rows, points) and gradients (rows, points, k) up to the factor delta; `softness` changes nothing."""
+        if isinstance(self.model, FeedForward):  # whose answers do not depend on the batch
+            return self._ask(points)
+        alone = [self.take(np.array([i]))._ask(points[i : i + 1]) for i in range(len(points))]
+        margins, gradients = zip(*alone, strict=True)
+        return np.concatenate(margins), np.concatenate(gradients)
+
+    def _ask(self, points: Floats) -> tuple[Floats, Floats]:
+        rows, count, size = points.shape
+        moves = (points * self.delta[:, None, None]).reshape(-1, size)
+        same = all(label == self.target[0] for label in self.target)
+        target = self.target[0] if same else np.repeat(self.target, count)
+        margins, gradients = self.model.parameter_gradient(np.repeat(self.X, count, axis=0), target, moves)
+        gradients = np.where(self.moving, gradients, 0.0)
+        return np.asarray(margins).reshape(rows, count), gradients.reshape(rows, count, size)
+
+
+Moves = UnitPushes | ParameterMoves
+Draw = Callable[[int, int], Floats]  # draws unit points number `start` to `stop`
+BLOCK = 1 << 17  # how many coordinates of points are held at a time
 #: Full steps from the centre before anything else is tried: they break most of the rows that can be broken at all.
 JUMPS = 8
 #: Up to this many coordinates each is tried by itself at the end, this many times, this many at once.
@@ -371,20 +397,13 @@ class LeastMargins:
 
 
 def search(
-    landscape: UnitPushes | ParameterMoves,
-    ball: ConvexSet,
-    draw: Draw,
-    goal: Floats,
-    *,
-    restarts: int,
-    steps: int,
-    warm: Floats | None = None,
+    moves: Moves, ball: ConvexSet, draw: Draw, goal: Floats, *, restarts: int, steps: int, warm: Floats | None = None
 ) -> LeastMargins:
     """Look for points of the unit ball with margins below `goal`."""
-    rows, size = len(goal), landscape.size
+    rows, size = len(goal), moves.size
     found = LeastMargins(np.full(rows, np.inf), np.zeros((rows, size)), np.zeros(rows, dtype=np.int64))
     if size == 0:  # everything is known in closed form
-        found.note(np.arange(rows), landscape.margins(np.zeros((rows, 1, 0))), np.zeros((rows, 1, 0)))
+        found.note(np.arange(rows), moves.margins(np.zeros((rows, 1, 0))), np.zeros((rows, 1, 0)))
         return found
     centre = np.zeros((rows, size)) if warm is None else warm
     together = max(1, min(restarts, BLOCK // size))
@@ -397,10 +416,10 @@ def search(
             batch = np.broadcast_to(points, (len(some), *points.shape)).copy()
             if first == 0:
                 batch = np.concatenate([centre[some, None, :], batch[:, 1:]], axis=1)
-            _descend(landscape.take(some), ball, found, goal, some, batch, steps if last else -min(steps, JUMPS))
+            _descend(moves.take(some), ball, found, goal, some, batch, steps if last else -min(steps, JUMPS))
     if isinstance(ball, Box) and size <= COORDINATES:
         for some in _blocks(np.flatnonzero(found.margins >= goal), together * size):
-            _one_by_one(landscape, ball, found, goal, some)
+            _one_by_one(moves, ball, found, goal, some)
     return found
 
 
@@ -436,15 +455,13 @@ def _descend(
             rows, points, part = rows[keep], points[keep], part.take(keep)
 
 
-def _one_by_one(
-    landscape: UnitPushes | ParameterMoves, ball: Box, found: LeastMargins, goal: Floats, rows: Indices
-) -> None:
+def _one_by_one(moves: Moves, ball: Box, found: LeastMargins, goal: Floats, rows: Indices) -> None:
     """Put single coordinates of the best points to their ends, and then as many of the helpful ones as help."""
     size = len(ball.radii)
     ends = np.concatenate([np.diag(-ball.radii), np.diag(ball.radii)])
     which = np.tile(np.eye(size, dtype=bool), (2, 1))
     for _ in range(PASSES):
-        part, best = landscape.take(rows), found.points[rows].copy()
+        part, best = moves.take(rows), found.points[rows].copy()
         before = found.margins[rows].copy()
         gains = np.empty((len(rows), 2 * size))
         for start in range(0, 2 * size, TOGETHER):
@@ -464,44 +481,3 @@ def _one_by_one(
         rows = rows[(found.margins[rows] < before) & (found.margins[rows] >= goal[rows])]
         if not len(rows):
             return
-
-
-class ParameterMoves:
-    """Margins of rows while the parameters move by ``delta * point``."""
-
-    def __init__(self, model: Differentiable, X: Floats, target: Array, moving: Bools, delta: Floats) -> None:
-        self.model, self.X, self.target, self.moving, self.delta = model, X, target, moving, delta
-
-    @property
-    def size(self) -> int:
-        """How many parameters there are."""
-        return len(self.moving)
-
-    def take(self, rows: Indices) -> ParameterMoves:
-        """The same for some of the rows."""
-        return ParameterMoves(self.model, self.X[rows], self.target[rows], self.moving, self.delta[rows])
-
-    def at(self, delta: Floats) -> ParameterMoves:
-        """The same with moves of other sizes."""
-        return ParameterMoves(self.model, self.X, self.target, self.moving, delta)
-
-    def margins(self, points: Floats) -> Floats:
-        """Margins (rows, points) at the points (rows, points, k)."""
-        return self.gradients(points)[0]
-
-    def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
-        """Margins (rows, points) and gradients (rows, points, k) up to the factor delta; `softness` changes nothing."""
-        if isinstance(self.model, FeedForward):  # whose answers do not depend on the batch
-            return self._ask(points)
-        alone = [self.take(np.array([i]))._ask(points[i : i + 1]) for i in range(len(points))]
-        margins, gradients = zip(*alone, strict=True)
-        return np.concatenate(margins), np.concatenate(gradients)
-
-    def _ask(self, points: Floats) -> tuple[Floats, Floats]:
-        rows, count, size = points.shape
-        moves = (points * self.delta[:, None, None]).reshape(-1, size)
-        same = all(label == self.target[0] for label in self.target)
-        target = self.target[0] if same else np.repeat(self.target, count)
-        margins, gradients = self.model.parameter_gradient(np.repeat(self.X, count, axis=0), target, moves)
-        gradients = np.where(self.moving, gradients, 0.0)
-        return np.asarray(margins).reshape(rows, count), gradients.reshape(rows, count, size)

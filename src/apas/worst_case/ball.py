@@ -4,14 +4,12 @@ f less the integral of how fast the margin can fall (`BallSlopes`, at right ends
 distance; exact where only the output layer moves); a dual bound (`BallDual`); the box around the ball (`Boxes`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Self
 
 import numpy as np
 
@@ -39,12 +37,11 @@ class BallMargin:
     bias_size: Floats
     enters: Floats
 
-    def take(self, rows: slice | Indices | Bools) -> BallMargin:
+    def take(self, rows: slice | Indices | Bools) -> Self:
         """The same for some of the rows."""
-        names = ("X", "weights", "weight_moves", "bias", "bias_moves", "bias_size", "enters")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        return replace(self, **{k: v[rows] for k, v in vars(self).items() if k not in ("net", "moves")})
 
-    def lower(self, by: Floats) -> BallMargin:
+    def lower(self, by: Floats) -> Self:
         """The same rows with margins that are less by so much."""
         return replace(self, bias=self.bias - by, bias_size=self.bias_size + by) if by.any() else self
 
@@ -62,18 +59,15 @@ def margins_against(net: FeedForward, X: Floats, wanted: Indices, mask: Floats) 
     moves = list(zip(reach[::2], reach[1::2], strict=True))
     found = []
     for rival in intervals.rivals(net, wanted).T:
-        weights, weight_moves, bias, bias_moves = intervals.output_terms(net, reach, wanted, rival)
+        terms = intervals.output_terms(net, reach, wanted, rival)
         size = sizes[wanted] + sizes[rival] if len(sizes) > 1 else np.full(len(X), sizes[0])
         size = size + (abs(net.offset) if len(net.classes) == 2 else 0.0)
-        signs = intervals.output_signs(net, wanted, rival)
-        found.append(BallMargin(net, X, moves, weights, weight_moves, bias, bias_moves, size, signs))
+        found.append(BallMargin(net, X, moves, *terms, size, intervals.output_signs(net, wanted, rival)))
     return found
 
 
-#: What rounding does to one operation, twice as much as it can be.
-STEP = 2.0**-52
-#: Numbers smaller than this may have lost digits to underflow.
-TINY = 1e-300
+STEP = 2.0**-52  # what rounding does to one operation, twice as much as it can be
+TINY = 1e-300  # numbers smaller than this may have lost digits to underflow
 
 
 def conjugate(p: float) -> float:
@@ -109,13 +103,13 @@ def unit_reach(sizes: Floats, moves: Floats, bias_moves: Floats, q: float) -> Fl
 
 def row_reach(sizes: Floats, counts: Floats, bias_counts: Floats, q: float) -> Floats:
     """The same for a unit of its own in each row: its inputs, and 1 for its bias, as often as parameters move there."""
+    moving = np.where(counts > 0, sizes, 0.0)
+    largest = moving.max(axis=1, initial=0.0)
     if q == math.inf:
-        largest = np.where(counts > 0, sizes, 0.0).max(axis=1, initial=0.0)
         return np.asarray(np.maximum(largest, np.minimum(bias_counts, 1.0)))
-    scale = np.maximum(np.where(counts > 0, sizes, 0.0).max(axis=1, initial=0.0), np.where(bias_counts > 0, 1.0, TINY))
-    shares = np.where(counts > 0, sizes, 0.0) / scale[:, None]
+    scale = np.maximum(largest, np.where(bias_counts > 0, 1.0, TINY))
     with np.errstate(under="ignore"):
-        total = (counts * shares**q).sum(axis=1) + bias_counts * np.maximum(scale, 1.0) ** -q
+        total = (counts * (moving / scale[:, None]) ** q).sum(axis=1) + bias_counts * np.maximum(scale, 1.0) ** -q
     total += 2 * (sizes.shape[1] + 1) * TINY
     return up(scale * total ** (1.0 / q), sizes.shape[1])
 
@@ -186,20 +180,13 @@ COMMON = 1.5
 class _BallLayer:
     """What enters a layer, within a radius."""
 
-    box: _Range
-    """Ends of each number, (rows, units)."""
-    values: Floats
-    """The numbers on the network itself, as computed."""
-    size: Floats
-    """Magnitudes behind them, for the rounding of what comes after."""
-    slopes: _Range
-    """Ends of the derivatives of the activations that gave them."""
-    moved: Floats
-    """How far one unit of radius moves the layer's sums at most, in the L_p norm, (rows,)."""
-    error: Floats
-    """What rounding adds to that at most."""
-    passed: Floats
-    """Norm of the weights and, behind them, the previous derivatives."""
+    box: _Range  # ends of each number, (rows, units)
+    values: Floats  # the numbers on the network itself, as computed
+    size: Floats  # magnitudes behind them, for the rounding of what comes after
+    slopes: _Range  # ends of the derivatives of the activations that gave them
+    moved: Floats  # how far one unit of radius moves the layer's sums at most, in the L_p norm, (rows,)
+    error: Floats  # what rounding adds to that at most
+    passed: Floats  # norm of the weights and, behind them, the previous derivatives
 
     @property
     def steepest(self) -> Floats:
@@ -289,10 +276,11 @@ class BallSlopes:
         name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
-        least, most = intervals.derivative_range(name, low, high)
-        # functions of a library are off by a few units in the last place, of values up to about 1: 8 are allowed
-        slopes = (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)
-        return _BallLayer(_values(name, low, high), values, size, slopes, moved, error, norm)
+        ends, slopes = activation_range(name, low, high), intervals.derivative_range(name, low, high)
+        if name not in PLAIN:  # functions of a library are off by a few units in the last place: 8 are allowed
+            large = np.maximum(np.maximum(-low, high), 1.0) if name in ABSOLUTE else np.maximum(-ends[0], ends[1])
+            ends, slopes = _wider(ends, large), _wider(slopes, 1.0)
+        return _BallLayer(ends, values, size, slopes, moved, error, norm)
 
     def _most(self, counts: Floats) -> Floats:
         return np.asarray(up(counts.max(axis=1, initial=0.0) ** (1.0 / self.q), 0))
@@ -339,11 +327,7 @@ class BallSlopes:
         return steps
 
 
-def _values(name: str, low: Floats, high: Floats) -> _Range:
-    ends = activation_range(name, low, high)
-    if name in PLAIN:
-        return ends
-    size = np.maximum(np.maximum(-low, high), 1.0) if name in ABSOLUTE else np.maximum(-ends[0], ends[1])
+def _wider(ends: _Range, size: Floats | float) -> _Range:
     return ends[0] - 8 * STEP * size, ends[1] + 8 * STEP * size
 
 
@@ -356,8 +340,7 @@ PIECES = {
 }
 #: How many multipliers are tried, and over how many powers of 2 around the one of a linear margin.
 TRIES, POWERS = 64, 40.0
-#: Curvatures below this share of their terms have lost too many digits: such multipliers are not used.
-FLAT = 2.0**-20
+FLAT = 2.0**-20  # curvatures below this share of their terms have lost too many digits: such multipliers are not used
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -465,10 +448,8 @@ class BallDual:
         return least
 
 
-#: Steps of a first walk along the radius, and of a second one that looks closer.
-COARSE, FINE = 16, 64
-#: How many numbers an array of a block of rows holds at most, unless a single row needs more.
-NUMBERS = 1 << 16
+COARSE, FINE = 16, 64  # steps of a first walk along the radius, and of a second one that looks closer
+NUMBERS = 1 << 16  # how many numbers an array of a block of rows holds at most, unless a single row needs more
 
 
 def is_exact_ball(net: FeedForward, mask: Floats) -> bool:
@@ -479,13 +460,13 @@ def is_exact_ball(net: FeedForward, mask: Floats) -> bool:
 class Balls:
     """Rows against growing L_p balls of the parameters for which `mask` is 1."""
 
-    step: ClassVar[str] = "ball"
+    step = "ball"
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float) -> None:
         self.net, self.X, self.wanted, self.mask, self.p = net, X, wanted, mask, p
         self.norms, self.exact = [MatrixNorms(w, p) for w in net.weights], is_exact_ball(net, mask)
 
-    def take(self, rows: Indices) -> Balls:
+    def take(self, rows: Indices) -> Self:
         """The same for some of the rows."""
         some = copy(self)  # with what is known of the matrices
         some.X, some.wanted = self.X[rows], self.wanted[rows]
@@ -522,13 +503,11 @@ class Balls:
         """Per row a point of the unit ball with the least margin, where the bounds are exact; else None."""
         if not self.exact:
             return None
-        points, least = np.zeros((len(self.X), len(self.mask))), np.full(len(self.X), np.inf)
-        for margin in margins_against(self.net, self.X, self.wanted, self.mask):
-            start, slope = BallSlopes(margin, self.p, self.norms).at(np.zeros(len(self.X)))
-            better = start - delta * slope < least
-            least = np.where(better, start - delta * slope, least)
-            points[better] = steepest_point(margin.take(better).output_gradients() * self.mask, self.p)
-        return points
+        against = margins_against(self.net, self.X, self.wanted, self.mask)
+        terms = [BallSlopes(margin, self.p, self.norms).at(np.zeros(len(self.X))) for margin in against]
+        worst = np.array([start - delta * slope for start, slope in terms]).argmin(axis=0)
+        gradients = np.stack([margin.output_gradients() for margin in against])[worst, np.arange(len(self.X))]
+        return steepest_point(gradients * self.mask, self.p)
 
     def _blocks(self) -> Iterator[tuple[slice, intervals.Boxes, list[BallMargin]]]:
         """Parts of the rows whose layers fit into the processor's cache, with the boxes around their balls."""

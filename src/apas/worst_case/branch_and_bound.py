@@ -4,11 +4,9 @@ A kink that bends down is the least of two pieces, so that fixing its *phase* ne
 tells of its argument enters with a Lagrange multiplier. Slopes of kinks that bend up are optimised with these.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +18,12 @@ from apas.worst_case.linear import CarriedBound, LayerLines, Objective, Pencil, 
 
 _Phases = NDArray[np.int8]
 _Arrays = list[Floats]
-#: Per layer the slopes down and up, and the multipliers.
-_Slopes = tuple[Floats, Floats, Floats]
-#: Activations whose phases are the two sides of 0.
-KINKED = ("relu", "leaky_relu")
+_Slopes = tuple[Floats, Floats, Floats]  # per layer the slopes down and up, and the multipliers
+KINKED = ("relu", "leaky_relu")  # activations whose phases are the two sides of 0
 #: Ascent steps per round: of cases that are split, where another step costs more than the cases it saves, and of those
 #: in which nothing is left to split, whose bounds are as good as their slopes.
 STEPS, STUCK_STEPS = 2, 8
-#: Rounds without a split, in which only the slopes of a case are improved, before giving up.
-PATIENCE = 6
+PATIENCE = 6  # rounds without a split, in which only the slopes of a case are improved, before giving up
 #: Cases that are bounded together: at most so many, with at most so many products (some hundredths of a second, so that
 #: a deadline is kept), and few of them once those that wait hold so many bytes.
 CHUNK, WORK, FEW, STORE = 512, 10**8, 4, 1 << 26
@@ -51,10 +46,9 @@ class _PhaseTree:
         self.layers, self.base, names = relaxation.layers, lines, relaxation.net.activations
         # a fixed phase says on which side of 0 u is, which is a sum of terms where no activation before it is below 0
         self.sided = [i > 0 and names[i] in KINKED and lines[i - 1].positive for i in range(len(names))]
-        self.kinds: list[tuple[int, str]] = []  # what can be split: (layer, "up" | "down" | "sign")
-        self.tables: list[tuple[Floats, ...]] = []
-        self.splittable: list[Bools] = []
-        for i, (name, unit, line) in enumerate(zip(relaxation.net.activations, units, lines, strict=True)):
+        # what can be split: layer, "up", "down" or "sign", the tables, and for which units
+        self.splits: list[tuple[int, str, tuple[Floats, ...], Bools]] = []
+        for i, (name, unit, line) in enumerate(zip(names, units, lines, strict=True)):
             if i:
                 self._add(i, "up", line.up, linear.cases(name, -unit.high_u, -unit.low_u, mirrored=True))
                 self._add(i, "down", line.down, linear.cases(name, unit.low_l, unit.high_l, mirrored=False))
@@ -62,24 +56,20 @@ class _PhaseTree:
             if crossing.any():
                 tilt = np.vstack([line.tilt, np.where(crossing, 1.0, line.tilt), np.where(crossing, -1.0, line.tilt)])
                 lift = np.vstack([line.lift, *[np.where(crossing, 0.0, line.lift)] * 2])
-                self.kinds.append((i, "sign"))
-                self.tables.append((tilt, lift))
-                self.splittable.append(crossing[0])
+                self.splits.append((i, "sign", (tilt, lift), crossing[0]))
 
     def _add(self, i: int, side: str, whole: Pencil, pieces: tuple[Pencil, Pencil]) -> None:
         stacked = tuple(np.vstack([getattr(p, name) for p in (whole, *pieces)]) for name in vars(whole))
         bends = (stacked[0][1] != stacked[0][2]) | (stacked[3][1] != stacked[3][2])
         if bends.any():
-            self.kinds.append((i, side))
-            self.tables.append(stacked)
-            self.splittable.append(bends)
+            self.splits.append((i, side, stacked, bends))
 
     def lines(self, phases: list[_Phases], slopes: list[_Slopes]) -> list[LayerLines]:
         """The lines of each case."""
         fields = [{k: v for k, v in vars(line).items() if k != "heights"} for line in self.base]
         for i, (down, up, beta) in enumerate(slopes, start=1):
             fields[i].update(down_slope=down, up_slope=up, beta=beta)
-        for (i, side), table, phase in zip(self.kinds, self.tables, phases, strict=True):
+        for (i, side, table, _), phase in zip(self.splits, phases, strict=True):
             columns = np.arange(phase.shape[1])
             picked = [t[phase, columns] for t in table]
             if side == "sign":
@@ -96,7 +86,7 @@ class _PhaseTree:
     ) -> _Arrays:
         """How much each split could lift the bound: at the points given, and a little for what it could anywhere."""
         found = []
-        for (i, side), table, phase, can in zip(self.kinds, self.tables, phases, self.splittable, strict=True):
+        for (i, side, table, can), phase in zip(self.splits, phases, strict=True):
             if side == "sign":
                 line, a, size = lines[i], points[i], carried.moved[i]
                 here = size * (line.tilt * a + line.lift - np.abs(a))
@@ -129,9 +119,9 @@ class _Cases:
     def nbytes(self) -> int:
         return sum(p.nbytes for p in self.phases) + sum(part.nbytes for parts in self.slopes for part in parts)
 
-    def take(self, items: Indices | slice) -> _Cases:
+    def take(self, items: Indices | slice) -> Self:
         slopes = [(down[items], up[items], beta[items]) for down, up, beta in self.slopes]
-        return _Cases([p[items] for p in self.phases], slopes, self.bound[items], self.stuck[items])
+        return type(self)([p[items] for p in self.phases], slopes, self.bound[items], self.stuck[items])
 
 
 class PhaseSearch:
@@ -143,10 +133,9 @@ class PhaseSearch:
         self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines], pushes: RivalPushes, allowance: float
     ) -> None:
         self.tree, self.pushes, self.allowance = _PhaseTree(relaxation, units, lines), pushes, allowance
-        self.nodes, self.floor, self.deadline = 1, np.inf, np.inf
-        self.least = np.inf
+        self.nodes, self.floor, self.deadline, self.least = 1, np.inf, np.inf, np.inf
         self.best: list[Floats] | None = None
-        phases = [np.zeros((1, len(can)), dtype=np.int8) for can in self.tree.splittable]
+        phases = [np.zeros((1, len(can)), dtype=np.int8) for *_, can in self.tree.splits]
         slopes = [(line.down_slope, line.up_slope, np.zeros_like(line.low)) for line in lines[1:]]
         self.waiting = [_Cases(phases, slopes, np.full(1, -np.inf), np.zeros(1, dtype=np.intp))]
         self.stuck = False  # whether some case can neither be closed nor split: no more time would help
@@ -192,7 +181,7 @@ class PhaseSearch:
                 break
             # the least margin lies between the bound and what the attack found
             target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * self.least)
-            current, _, points = linear.ascend(tree.layers, current, carried, target)
+            current, points = linear.ascend(tree.layers, current, carried, target)
             means = [m + (p - m) / (step + 1) for m, p in zip(means, points, strict=True)] if means else points
             carried = linear.carried_back(tree.layers, current, goal, top)
             highest = np.maximum(highest, carried.bound)

@@ -23,8 +23,7 @@ NEAREST, FARTHEST, COUNT, HALVINGS, WORK = 0.024, 12.0, 96, 4, 3e9
 THRESHOLDS, SPARED = (1, 2, 4, 8, 16, 32), (0.0, 0.25, 0.5, 1.0)
 #: The second derivative of the logistic function is largest here, and so large, rounded up.
 STEEPEST, TOP = math.log(2.0 + math.sqrt(3.0)), (1 + 2.0**-50) / (6.0 * math.sqrt(3.0))
-#: Pieces into which an edge of the planar set of added rows is cut.
-PIECES = 32
+PIECES = 32  # pieces into which an edge of the planar set of added rows is cut
 
 
 def secant(m: Floats, t: Floats) -> Floats:

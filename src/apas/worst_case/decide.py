@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -110,8 +109,7 @@ def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) 
     return max(total, 1e-6 * scale)
 
 
-#: Ascent steps of the linear bounds of rows that are still open.
-STEPS = 6
+STEPS = 6  # ascent steps of the linear bounds of rows that are still open
 
 
 class RivalBounds:
@@ -120,10 +118,9 @@ class RivalBounds:
     def __init__(self, pushes: RivalPushes, rival: Indices, relaxed: Relaxed) -> None:
         units, self.current, allowance = relaxed
         self.pushes, self.rival, self.units, self.allowance = pushes, rival, units, allowance
-        self.layers, self.objective = pushes.layers, pushes.objective
-        lin, rho, const = self.objective.lin, self.objective.rho, self.objective.const
-        ends = (lin * end - rho * np.abs(end) for end in (units[-1].low, units[-1].high))
-        self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
+        self.layers, self.objective = pushes.layers, goal = pushes.layers, pushes.objective
+        ends = (goal.lin * end - goal.rho * np.abs(end) for end in (units[-1].low, units[-1].high))
+        self.interval = np.minimum(*ends).sum(axis=1) + goal.const - allowance
         self.bound = self.interval
         self.least, self.shifts = np.full(len(allowance), np.inf), [np.empty(0)]
 
@@ -141,7 +138,7 @@ class RivalBounds:
                 break
             # a row that is done stays as it is, whatever the others need
             target = np.where(done, -np.inf, np.maximum(0.1 * np.abs(carried.bound), 0.5 * self.least))
-            self.current, _, _ = ascend(self.layers, self.current, carried, target)
+            self.current, _ = ascend(self.layers, self.current, carried, target)
             carried = carried_back(self.layers, self.current, self.objective, top)
             best = np.maximum(best, carried.bound)
         self.bound = np.maximum(self.interval, best - self.allowance)
@@ -153,12 +150,10 @@ class RivalBounds:
 
 
 ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
-#: Cases of branch and bound before the solver has its first turn.
-FIRST_CASES = 2000
+FIRST_CASES = 2000  # cases of branch and bound before the solver has its first turn
 #: How much time the solver gets, of what has passed; and up to how many hidden units, since its matrix is dense.
 SOLVER_SHARE, SOLVER_UNITS = 0.25, 800
-#: Rows whose linear bounds are computed together.
-BLOCK = 64
+BLOCK = 64  # rows whose linear bounds are computed together
 
 
 @dataclass
@@ -183,7 +178,9 @@ class Finding:
 
 
 @dataclass
-class _RowVerdicts:
+class WorstCases:
+    """Decides for each row whether every shift keeps its margin above 0."""
+
     net: FeedForward
     X: Floats
     wanted: Indices
@@ -198,6 +195,7 @@ class _RowVerdicts:
         self.rivals, self.found = rivals(self.net, self.wanted), [Finding() for _ in self.X]
 
     def run(self) -> list[Finding]:
+        """What is found about each row."""
         exact = is_exact(self.net)
         if exact or set(self.steps) <= {"interval", "linear"}:  # whose rounding allowance is the smallest
             self._interval(exact=exact)
@@ -287,8 +285,8 @@ class _RowVerdicts:
             elif finding.open:
                 finding.bound = value
 
-    def _direction(self, row: int, pushes: list[Floats], rival: Any) -> Floats:
-        return pushed_parameters(self.relaxation, self.X[row], pushes, int(self.wanted[row]), int(rival))
+    def _direction(self, row: int, pushes: list[Floats], rival: int) -> Floats:
+        return pushed_parameters(self.relaxation, self.X[row], pushes, self.wanted[row], rival)
 
     def _split_row(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound in turns with the solver; the row is proved if all are."""
@@ -352,10 +350,3 @@ class _RowVerdicts:
                 pushes = start
             self._offer(row, self._direction(row, [p[0] for p in pushes], pair.rival[0]), "solver")
         return None
-
-
-def worst_cases(
-    net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: float, **asked: Any
-) -> list[Finding]:
-    """Decide for each row whether every shift keeps its margin above 0; `asked` is as in `_RowVerdicts`."""
-    return _RowVerdicts(net, X, wanted, radii, delta, **asked).run()

@@ -16,10 +16,8 @@ from apas.models.forward import inner_names, shape_of, units_of
 
 #: Activations that map rational numbers to rational numbers.
 PIECEWISE_LINEAR = frozenset({"relu", "leaky_relu", "hard_tanh", "identity"})
-#: From so many weights on they are packed.
-PACKED = 512
-#: Numbers together with the power of two that they are multiples of.
-_Scaled = tuple[list[int], int]
+PACKED = 512  # from so many weights on they are packed
+_Scaled = tuple[list[int], int]  # numbers together with the power of two that they are multiples of
 _Tensors = Sequence[Floats]
 
 
@@ -27,22 +25,14 @@ def exact_sign(
     weights: _Tensors, biases: _Tensors, activations: Sequence[str], x: Floats, wanted: int, offset: float = 0.0
 ) -> int:
     """Sign of the margin in real arithmetic: -1, 0 or 1."""
-    number, _ = _margin(weights, biases, activations, x, wanted, offset)
-    return (number > 0) - (number < 0)
+    margin = exact_margin(weights, biases, activations, x, wanted, offset)
+    return (margin > 0) - (margin < 0)
 
 
 def exact_margin(
     weights: _Tensors, biases: _Tensors, activations: Sequence[str], x: Floats, wanted: int, offset: float = 0.0
 ) -> Fraction:
-    """The margin in real arithmetic; the parameters are those of `exact_sign`."""
-    number, power = _margin(weights, biases, activations, x, wanted, offset)
-    return Fraction(number << max(power, 0), 1 << max(-power, 0))
-
-
-def _margin(
-    weights: _Tensors, biases: _Tensors, activations: Sequence[str], x: Floats, wanted: int, offset: float
-) -> tuple[int, int]:
-    """The margin as a whole number and the power of two it counts."""
+    """The margin in real arithmetic."""
     for name in activations:
         if not is_piecewise_linear([name]):
             known = ", ".join(sorted(PIECEWISE_LINEAR))
@@ -53,13 +43,15 @@ def _margin(
         if i < len(activations):
             scores, power = _activate(activations[i], scores, power)
     if len(scores) > 2:  # more than two classes have no threshold
-        return scores[wanted] - max(scores[:wanted] + scores[wanted + 1 :]), power
-    margin = scores[0] if len(scores) == 1 else scores[1] - scores[0]
-    if offset:
-        (against,), against_power = _integers(np.array([offset]))
-        common = min(power, against_power)
-        margin, power = (margin << (power - common)) - (against << (against_power - common)), common
-    return (margin if wanted == 1 else -margin), power
+        margin = scores[wanted] - max(scores[:wanted] + scores[wanted + 1 :])
+    else:
+        margin = scores[0] if len(scores) == 1 else scores[1] - scores[0]
+        if offset:
+            (against,), against_power = _integers(np.array([offset]))
+            common = min(power, against_power)
+            margin, power = (margin << (power - common)) - (against << (against_power - common)), common
+        margin = margin if wanted == 1 else -margin
+    return Fraction(margin << max(power, 0), 1 << max(-power, 0))
 
 
 def _layer(numbers: list[int], power: int, w: Floats, b: Floats) -> _Scaled:

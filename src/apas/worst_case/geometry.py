@@ -5,13 +5,9 @@ range is kept per *budget*, the moves spent on it, which layers share: units of 
 knapsack (exact with one hidden layer), deeper ones get all that was spent.
 """
 
-from __future__ import annotations
-
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,12 +20,10 @@ from apas.worst_case.intervals import Boxes, is_exact, output_signs, rivals
 
 #: Behind several hidden layers up to so many moves are shared by all layers; of more, each layer has them all.
 SHARED = 8
-#: How many products are held at a time.
-PRODUCTS = 1 << 19
+PRODUCTS = 1 << 19  # how many products are held at a time
 #: By what share the radius of an ellipsoid is lowered until its bound, rounding included, is above 0.
 CUTS = (2.0**-40, 1e-9, 1e-6, 1e-3)
-#: Per budget the ends of what enters a layer, (rows, inputs + 1) each.
-_Ends = Sequence[tuple[Floats, Floats]]
+_Ends = Sequence[tuple[Floats, Floats]]  # per budget the ends of what enters a layer, (rows, inputs + 1) each
 
 
 class SparseBoxes(Boxes):
@@ -56,15 +50,10 @@ class SparseBoxes(Boxes):
         # differences of products, and up to two of them per term of a sum: four times what the sums of a box need
         return np.asarray(4 * super().error(delta))
 
-    def against(self, delta: Floats, rival: int) -> Floats:
-        """Least margins against one of the rivals of each row."""
-        return np.asarray(self._leasts(delta)[rival] - self.net.rounding(self.X, self.radii, delta))
-
     def _bound(self, delta: Floats) -> Floats:
         return np.asarray(self._leasts(delta).min(axis=0))
 
     def _leasts(self, delta: Floats) -> Floats:
-        """Least margins against each rival, (rivals, rows)."""
         least, last = np.empty((len(self.heads), len(self.X))), len(self.net.activations)
         step = max(1, PRODUCTS // (max(w.size for w in self.layers) * (2 + min(self.count, 16))))
         for start in range(0, len(self.X), step):
@@ -92,8 +81,8 @@ class SparseBoxes(Boxes):
     def _sums(self, layer: int, ends: _Ends, w: Floats, reaches: list[Floats]) -> list[Floats]:
         """Per budget the least sums that enter a layer's units, (rows, units)."""
         if layer == 1 and self.budgets[0] == 0:
-            terms = self._terms(ends, w, reaches)
-            return list(deque(_divided(terms, self.count), maxlen=1)[0])
+            *_, divided = _divided(self._terms(ends, w, reaches), self.count)
+            return list(divided)
         found: list[Floats] = [np.full((), np.inf)] * len(self.budgets)
         for spent, pair in enumerate(ends):
             stages = [_least(*pair, w, reach) for reach in (np.zeros(()), *reaches)]
@@ -170,23 +159,19 @@ def _divided(terms: list[Floats], count: int) -> Iterator[Floats]:
         yield table
 
 
-class Ellipsoids:
+class Ellipsoids(Boxes):
     """Rows against growing ellipsoids: ``f - delta |L'g|`` if only the output layer moves, else what a box allows."""
 
-    step: ClassVar[str] = "ellipsoid"
+    step = "ellipsoid"
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, region: Ellipsoid) -> None:
-        self.net, self.X, self.wanted, self.region = net, X, wanted, region
-        self.boxes, self.exact = Boxes(net, X, wanted, region.radii), is_exact_ball(net, region.radii)
-
-    def take(self, rows: Indices) -> Ellipsoids:
-        """The same for some of the rows."""
-        return Ellipsoids(self.net, self.X[rows], self.wanted[rows], self.region)
+        super().__init__(net, X, wanted, region.radii)
+        self.region, self.exact = region, is_exact_ball(net, region.radii)
 
     @cached_property
     def terms(self) -> tuple[Floats, Floats, Floats]:
         """Margins, how fast they fall with delta, (rivals, rows) each, and their gradients (rivals, rows, k)."""
-        against = margins_against(self.net, self.X, self.wanted, (self.region.radii > 0).astype(np.float64))
+        against = margins_against(self.net, self.X, self.wanted, (self.radii > 0).astype(np.float64))
         starts = np.stack([BallSlopes(margin, 2.0).at(np.zeros(len(self.X)))[0] for margin in against])
         gradients = np.stack([margin.output_gradients() for margin in against])
         return starts, np.linalg.norm(gradients @ self.region.root, axis=-1), gradients
@@ -194,28 +179,25 @@ class Ellipsoids:
     def error(self, delta: Floats) -> Floats:
         """What rounding can add to a bound at most."""
         # the sums of a box are of the same numbers, and a norm of n terms is off by n rounding errors of a sum of them
-        return np.asarray(4 * self.net.weights[-1].shape[1] * self.boxes.error(delta))
+        return np.asarray(4 * self.net.weights[-1].shape[1] * super().error(delta))
 
-    def least(self, delta: Floats) -> tuple[Floats, Floats]:
-        """A lower bound on the margin of each row, as computed, and what rounding can have added."""
+    def _bound(self, delta: Floats) -> Floats:
         if not self.exact:
-            return self.boxes.bound(delta), self.error(delta)
+            return super()._bound(delta)
         starts, slopes, _ = self.terms
-        bound = (starts - delta * slopes).min(axis=0) - self.net.rounding(self.X, self.region.radii, delta)
-        return bound, self.error(delta)
+        return np.asarray((starts - delta * slopes).min(axis=0))
 
     def radius(self, limit: float) -> tuple[Floats, Floats]:
         """Per row the largest delta up to `limit` at which every shift is proved to keep the class; none is open."""
         nothing = np.full(len(self.X), np.inf)
         if not self.exact:
-            return self.boxes.radius(limit)[0], nothing
+            return Boxes(self.net, self.X, self.wanted, self.radii).radius(limit)[0], nothing
         starts, slopes, _ = self.terms
         with np.errstate(divide="ignore", invalid="ignore"):
             top = np.minimum(np.where(starts > 0, starts / slopes, 0.0).min(axis=0), limit)
         proved = np.zeros(len(self.X))
         for lower in (*(top * (1 - cut) for cut in reversed(CUTS)), np.full(len(self.X), limit)):
-            bound, error = self.least(lower)
-            proved = np.where(bound - error > 0, lower, proved)
+            proved = np.where(self.bound(lower) - self.error(lower) > 0, lower, proved)
         return proved, nothing
 
     def worst(self, delta: Floats) -> Floats | None:
@@ -223,10 +205,11 @@ class Ellipsoids:
         if not self.exact:
             return None
         starts, slopes, gradients = self.terms
-        return self.region.steepest(gradients[(starts - delta * slopes).argmin(axis=0), np.arange(len(self.X))])
+        steepest = gradients[(starts - delta * slopes).argmin(axis=0), np.arange(len(self.X))]
+        return np.asarray(self.region.steepest(steepest))
 
 
-def margins_in(net: FeedForward, X: Floats, wanted: Indices, region: Region) -> Boxes | Balls | Ellipsoids:
+def margins_in(net: FeedForward, X: Floats, wanted: Indices, region: Region) -> Boxes | Balls:
     """Bounds on the margins of rows over growing regions of parameters."""
     if isinstance(region, Ball):
         return Balls(net, X, wanted, region.radii, region.hull)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -65,65 +65,12 @@ def interval_product(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tupl
     return least, most
 
 
-class MovingWeights:
-    """A matrix whose entries each lie within a reach of their middle, (inputs, outputs)."""
-
-    # sums range from l(a) = a @ middle - abs(a) @ reach to u(a); over a box of a each term of l is least, of u largest,
-    # at an end: both come from products of matrices split by sign, without looking at the terms one by one
-
-    def __init__(self, middle: Floats, reach: Floats) -> None:
-        self.middle, self.reach = middle, reach
-        self.low, self.high = middle - reach, middle + reach
-
-    @cached_property
-    def _low(self) -> tuple[Floats, Floats]:
-        """Lower ends split by sign, stacked for one product with [lower ends, upper ends] of the activations."""
-        up, down = np.maximum(self.low, 0.0), np.minimum(self.low, 0.0)
-        return np.vstack([up, down]), np.vstack([down, up])
-
-    @cached_property
-    def _high(self) -> tuple[Floats, Floats]:
-        up, down = np.maximum(self.high, 0.0), np.minimum(self.high, 0.0)
-        return np.vstack([up, down]), np.vstack([down, up])
-
-    def outer(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats]:
-        """Least l and largest u over the box of each row; `positive` promises that no end is below 0."""
-        if positive:
-            ends = np.hstack([low, high])
-            return ends @ self._low[0], ends @ self._high[1]
-        above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
-        below -= above
-        least = above @ self._low[0] + below @ self._high[0]
-        most = above @ self._high[1] + below @ self._low[1]
-        self._separate(np.maximum(high, 0.0), np.maximum(-low, 0.0), least, most)
-        return least, most
-
-    def both(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats, Floats, Floats]:
-        """Least and largest l, least and largest u over the box of each row."""
-        if not positive:
-            least, most = self.outer(low, high)
-            above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
-            below -= above
-            inner = above @ self._low[1] + below @ self._high[1], above @ self._high[0] + below @ self._low[0]
-            return least, *inner, most
-        middle, spread = 0.5 * (low + high), 0.5 * (high - low)
-        down, down_spread = middle @ self.low, spread @ np.abs(self.low)
-        up, up_spread = middle @ self.high, spread @ np.abs(self.high)
-        return down - down_spread, down + down_spread, up - up_spread, up + up_spread
-
-    def _separate(self, above: Floats, below: Floats, least: Floats, most: Floats) -> None:
-        """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""
-        loose = (self.low < 0) & (self.high > 0)
-        for i in np.flatnonzero(loose.any(axis=1) & (above.any(axis=0) & below.any(axis=0))):
-            units = np.flatnonzero(loose[i])
-            down, up = -self.low[i, units], self.high[i, units]
-            least[:, units] += np.minimum(above[:, i, None] * down, below[:, i, None] * up)
-            most[:, units] -= np.minimum(above[:, i, None] * up, below[:, i, None] * down)
-
-
 @dataclass(frozen=True)
 class MovingLayer:
     """A layer in a box of parameters: middle and reach of its weights (inputs, outputs) and biases."""
+
+    # sums range from l(a) = a @ middle - abs(a) @ reach to u(a); over a box of a each term of l is least, of u largest,
+    # at an end: both come from products of matrices split by sign, without looking at the terms one by one
 
     middle: Floats
     reach: Floats
@@ -131,9 +78,47 @@ class MovingLayer:
     bias_reach: Floats
 
     @cached_property
-    def moving(self) -> MovingWeights:
-        """The weights as intervals."""
-        return MovingWeights(self.middle, self.reach)
+    def ends(self) -> tuple[Floats, Floats]:
+        """The least and the largest weights."""
+        return self.middle - self.reach, self.middle + self.reach
+
+    @cached_property
+    def _split(self) -> tuple[Floats, ...]:
+        """Both ends split by sign, stacked either way round for one product with [lower ends, upper ends] of inputs."""
+        parts = [(np.maximum(end, 0.0), np.minimum(end, 0.0)) for end in self.ends]
+        return tuple(np.vstack(pair) for up, down in parts for pair in ((up, down), (down, up)))
+
+    def outer(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats]:
+        """Least l and largest u over the box of each row; `positive` promises that no end is below 0."""
+        least_up, least_down, most_up, most_down = self._split
+        if positive:
+            ends = np.hstack([low, high])
+            return ends @ least_up, ends @ most_down
+        above, below = _by_sign(low, high)
+        least, most = above @ least_up + below @ most_up, above @ most_down + below @ least_down
+        self._separate(np.maximum(high, 0.0), np.maximum(-low, 0.0), least, most)
+        return least, most
+
+    def both(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats, Floats, Floats]:
+        """Least and largest l, least and largest u over the box of each row."""
+        if positive:
+            middle, spread = 0.5 * (low + high), 0.5 * (high - low)
+            (down, down_spread), (up, up_spread) = ((middle @ end, spread @ np.abs(end)) for end in self.ends)
+            return down - down_spread, down + down_spread, up - up_spread, up + up_spread
+        least, most = self.outer(low, high)
+        least_up, least_down, most_up, most_down = self._split
+        above, below = _by_sign(low, high)
+        return least, above @ least_down + below @ most_down, above @ most_up + below @ least_up, most
+
+    def _separate(self, above: Floats, below: Floats, least: Floats, most: Floats) -> None:
+        """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""
+        low, high = self.ends
+        loose = (low < 0) & (high > 0)
+        for i in np.flatnonzero(loose.any(axis=1) & (above.any(axis=0) & below.any(axis=0))):
+            units = np.flatnonzero(loose[i])
+            down, up = -low[i, units], high[i, units]
+            least[:, units] += np.minimum(above[:, i, None] * down, below[:, i, None] * up)
+            most[:, units] -= np.minimum(above[:, i, None] * up, below[:, i, None] * down)
 
     @cached_property
     def uniform(self) -> float | None:
@@ -154,12 +139,16 @@ class MovingLayer:
         return np.asarray(sizes @ self.reach.T)
 
 
-#: How many products of activations and weights are held at a time: few enough for a cache.
-PRODUCTS = 1 << 14
-#: Rows whose layers are held at a time.
-ROWS = 4096
-#: Added to magnitudes, so that a rounding allowance also covers products that underflow.
-TINY = 2.0**-960
+def _by_sign(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Lower and upper ends next to each other: what of them is above 0, and what is below."""
+    above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
+    below -= above
+    return above, below
+
+
+PRODUCTS = 1 << 14  # how many products of activations and weights are held at a time: few enough for a cache
+ROWS = 4096  # rows whose layers are held at a time
+TINY = 2.0**-960  # added to magnitudes, so that a rounding allowance also covers products that underflow
 
 
 def is_exact(net: FeedForward) -> bool:
@@ -247,8 +236,7 @@ def output_terms(
 class Boxes:
     """Rows against growing boxes of parameters; what does not depend on delta is computed once."""
 
-    #: What certificates call the step that such bounds are.
-    step: ClassVar[str] = "interval"
+    step = "interval"  # what certificates call such bounds
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
@@ -270,8 +258,8 @@ class Boxes:
             return None
         rival = rivals(net, wanted)[:, 0]
         if len(self.outputs) > 1:  # the rival whose bound is least is the one to push for
-            least = np.stack([self.against(delta, i) for i in range(len(self.outputs))])
-            rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
+            least = self.against(delta).argmin(axis=0)
+            rival = np.take_along_axis(rivals(net, wanted).T, least[None, :], axis=0)[0]
         enters = output_signs(net, wanted, rival)
         if not net.activations:
             pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
@@ -294,9 +282,7 @@ class Boxes:
         """Bracket per row the largest delta up to `limit` that interval arithmetic proves."""
         low, high = np.zeros(len(self.X)), np.full(len(self.X), float(limit))
         at_low, at_high = self.bound(low), self.bound(high)
-        proved_all = at_high > 0
-        if proved_all.any():
-            proved_all = at_high - self.error(high) > 0
+        proved_all = at_high - self.error(high) > 0
         refused = ~(at_low - self.error(low) > 0)
         open_rows = np.flatnonzero(~refused & ~proved_all)
         if len(open_rows):
@@ -326,23 +312,22 @@ class Boxes:
         if len(self.net.activations) > 1 and len(delta) > ROWS:
             parts = np.array_split(np.arange(len(delta)), -(-len(delta) // ROWS))
             return np.concatenate([self.take(rows)._bound(delta[rows]) for rows in parts])
-        low, high = self._pre_activations(delta)
         rises = self.net.activations and "softplus(" not in self.net.activations[-1]  # which falls a little at a jump
         if rises and self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
             # of each unit that is never below 0 the end counts at which the worse end of its output weight wants it
-            v, v_reach, bias, bias_reach = self.outputs[0]
+            (low, high), (v, v_reach, bias, bias_reach) = self._pre_activations(delta), self.outputs[0]
             down = v - delta[:, None] * v_reach
             worse = forward.activate(self.net.activations[-1], np.where(down < 0, high, low))
             return np.asarray(np.einsum("ru,ru->r", worse, down) + bias - delta * bias_reach)
-        ends = self._activated(low, high, len(self.net.activations))
-        least = [self._output(*ends, delta, *terms) for terms in self.outputs]
-        return least[0] if len(least) == 1 else np.asarray(np.minimum.reduce(least))
+        return np.asarray(np.minimum.reduce(self._leasts(delta)))
 
-    def against(self, delta: Floats, rival: int) -> Floats:
-        """Least margins against one of the rivals of each row."""
+    def against(self, delta: Floats) -> Floats:
+        """Least margins against each of the rivals of each row, (rivals, rows)."""
+        return np.asarray(self._leasts(delta) - self.net.rounding(self.X, self.radii, delta))
+
+    def _leasts(self, delta: Floats) -> Floats:
         ends = self._activated(*self._pre_activations(delta), len(self.net.activations))
-        least = self._output(*ends, delta, *self.outputs[rival])
-        return np.asarray(least - self.net.rounding(self.X, self.radii, delta))
+        return np.stack([self._output(*ends, delta, *terms) for terms in self.outputs])
 
     def _pre_activations(self, delta: Floats) -> tuple[Floats, Floats]:
         """Range of the last pre-activations; of the input itself where there is no hidden layer."""
@@ -367,7 +352,8 @@ class Boxes:
 
     def _products(self, layer: int, low: Floats, high: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
-        w, reach, values = self.net.weights[layer], self.reach[2 * layer], np.unique(delta)
+        w, values = self.net.weights[layer], np.unique(delta)
+        reach, bias_reach = self.reach[2 * layer : 2 * layer + 2]
         least, most = np.empty((len(low), w.shape[1])), np.empty((len(low), w.shape[1]))
         if len(values) > 1 and len(delta) < 16 * len(values):  # rows with a delta of their own: term by term
             step = max(1, PRODUCTS // w.size)
@@ -380,8 +366,8 @@ class Boxes:
             return least, most
         for value in values:  # rows that share a delta share the ends of the weights
             rows = np.flatnonzero(delta == value)
-            weights = MovingWeights(w, value * reach)
-            least[rows], most[rows] = weights.outer(low[rows], high[rows], positive=self._positive(layer))
+            moving = MovingLayer(w, value * reach, self.net.biases[layer], value * bias_reach)
+            least[rows], most[rows] = moving.outer(low[rows], high[rows], positive=self._positive(layer))
         return least, most
 
     def error(self, delta: Floats) -> Floats:
@@ -401,8 +387,7 @@ class Boxes:
         return np.asarray(terms.sum(axis=1) + bias - delta * bias_reach)
 
 
-#: Relative width at which a bracket counts as closed, and how many evaluations that may take.
-CLOSED, STEPS = 1e-12, 200
+CLOSED, STEPS = 1e-12, 200  # relative width at which a bracket counts as closed, and how many evaluations that may take
 
 
 def cut_last_bits(deltas: Floats) -> Floats:

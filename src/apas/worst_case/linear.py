@@ -4,13 +4,11 @@ Carried backwards: `lin . a - rho . abs(a) + const`, rho from the weights above.
 counts, else the mirror image at y = -u(a); all slopes of a `Pencil` are sound, and improved by ascent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,14 +17,10 @@ from apas.models import forward
 from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import MovingLayer, derivative_range, magnitudes, moving_layers, output_terms
 
-#: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
-SAFE = 1 - 2.0**-40
-#: A slope not above this is taken as 0.
-FLAT = 1e-9
-#: Bisections that look for a tangent.
-TOUCH_STEPS = 20
-#: How many bounds on single units are computed at a time.
-BLOCK = 1 << 20
+SAFE = 1 - 2.0**-40  # what is taken off a slope that must not be too steep, so that rounding cannot make it so
+FLAT = 1e-9  # a slope not above this is taken as 0
+TOUCH_STEPS = 20  # bisections that look for a tangent
+BLOCK = 1 << 20  # how many bounds on single units are computed at a time
 
 
 @dataclass(frozen=True)
@@ -205,9 +199,9 @@ class Objective:
     rho: Floats
     const: Floats
 
-    def take(self, items: Indices) -> Objective:
+    def take(self, items: Indices) -> Self:
         """The same for some of the items."""
-        return Objective(self.lin[items], self.rho[items], self.const[items])
+        return type(self)(self.lin[items], self.rho[items], self.const[items])
 
 
 @dataclass(frozen=True)
@@ -222,14 +216,10 @@ class LayerLines:
     lift: Floats
     low: Floats
     high: Floats
-    positive: bool
-    """Whether no activation is below 0, so that each is its own magnitude."""
-    slack: Floats
-    """What rounding can change in a computed bound on a pre-activation, (rows,)."""
-    side: Floats | None = None
-    """Per unit 1 where u is known to be at most 0, -1 where it is at least 0, else 0; None if nothing is known."""
-    beta: Floats | None = None
-    """Lagrange multipliers, at least 0, of what is known."""
+    positive: bool  # whether no activation is below 0, so that each is its own magnitude
+    slack: Floats  # what rounding can change in a computed bound on a pre-activation, (rows,)
+    side: Floats | None = None  # per unit 1 where u is known to be at most 0, -1 where it is at least 0, else 0
+    beta: Floats | None = None  # Lagrange multipliers, at least 0, of what is known
 
     @cached_property
     def heights(self) -> tuple[Floats, Floats]:
@@ -237,26 +227,21 @@ class LayerLines:
         return self.down.height(self.down_slope), self.up.height(self.up_slope)
 
     @classmethod
-    def box(cls, name: str, units: Units) -> LayerLines:
-        """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
-        none = np.zeros((1, 1))
-        nothing, positive = Pencil(none, none, none, none), forward.is_positive(name)
-        magnitude = (none, none) if positive else chord_of_magnitude(units.low, units.high)
-        return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive, none[0])
-
-    @classmethod
-    def open(cls, name: str, units: Units, slack: Floats) -> LayerLines:
-        """Lines for the whole range of each unit."""
+    def of(cls, name: str, units: Units, slack: Floats | None) -> Self:
+        """Lines for the whole range of each unit; the first layer's activations fill a box: it has no slack."""
+        none, positive = np.zeros((1, 1)), forward.is_positive(name)
+        tilt, lift = (none, none) if positive else chord_of_magnitude(units.low, units.high)
+        if slack is None:  # and it needs no lines but for magnitudes
+            nothing = Pencil(none, none, none, none)
+            return cls(nothing, nothing, none, none, tilt, lift, units.low, units.high, positive, none[0])
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
         low_u, high_l = (units.low_l, units.high_u) if forward.lowest(name) is not None else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)
         up = pencil(name, -units.high_u, -low_u, mirrored=True)
         slopes = down.leaning_slope(units.low_l, high_l), up.leaning_slope(-units.high_u, -low_u)
-        none = np.zeros((1, 1))
-        magnitude = (none, none) if forward.is_positive(name) else chord_of_magnitude(units.low, units.high)
-        return cls(down, up, *slopes, *magnitude, units.low, units.high, forward.is_positive(name), slack)
+        return cls(down, up, *slopes, tilt, lift, units.low, units.high, positive, slack)
 
-    def take(self, items: Indices) -> LayerLines:
+    def take(self, items: Indices) -> Self:
         """The same for some of the items."""
 
         def some(part: Any) -> Any:
@@ -264,7 +249,7 @@ class LayerLines:
                 return Pencil(*map(some, vars(part).values()))
             return part[items] if isinstance(part, np.ndarray) and len(part) > 1 else part
 
-        return LayerLines(**{name: some(part) for name, part in vars(self).items() if name != "heights"})
+        return type(self)(**{name: some(part) for name, part in vars(self).items() if name != "heights"})
 
 
 def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -342,16 +327,15 @@ def gradients(
 
 def ascend(
     layers: Sequence[MovingLayer], lines: list[LayerLines], carried: CarriedBound, target: Floats
-) -> tuple[list[LayerLines], list[Floats], list[Floats]]:
-    """One step of the slopes that would bring each bound to its target, were it linear; arguments and points, too."""
-    by_slope, by_beta, arguments, points = gradients(layers, lines, carried)
+) -> tuple[list[LayerLines], list[Floats]]:
+    """One step of the slopes that would bring each bound to its target, were it linear; where it is least, too."""
+    by_slope, by_beta, _, points = gradients(layers, lines, carried)
     length = np.zeros(len(carried.bound))
     for i, gradient in enumerate(by_slope, start=1):
         line, small = lines[i], carried.coefficients[i] >= 0
         gradient[np.where(small, line.down.steep <= line.down.flat, line.up.steep <= line.up.flat)] = 0.0
         length += np.einsum("nu,nu->n", gradient, gradient)
-        known, beta = by_beta[i - 1], line.beta
-        if known is not None and beta is not None:
+        if (known := by_beta[i - 1]) is not None and (beta := line.beta) is not None:
             known[(beta <= 0) & (known < 0)] = 0.0  # a multiplier does not fall below 0
             length += np.einsum("nu,nu->n", known, known)
     # a length of 0 means that nothing moves, whatever it is divided by
@@ -365,7 +349,7 @@ def ascend(
         if known is not None and beta is not None:
             beta = np.maximum(beta + step * known, 0.0)
         new.append(replace(line, down_slope=down, up_slope=up, beta=beta))
-    return new, arguments, points
+    return new, points
 
 
 _Ranges = tuple[Floats, Floats, Floats, Floats]
@@ -389,10 +373,10 @@ class Relaxation:
         low, high = middle - spread, middle + spread
         low, high = low - allowance[0][:, None], high + allowance[0][:, None]
         units = [Units(low, high, low, high, *forward.activation_range(names[0], low, high))]
-        lines = [LayerLines.box(names[0], units[0])]
+        lines = [LayerLines.of(names[0], units[0], None)]
         for i in range(1, len(names)):
             layer, before = self.layers[i], units[-1]
-            ends = layer.moving.both(before.low, before.high, positive=forward.is_positive(names[i - 1]))
+            ends = layer.both(before.low, before.high, positive=forward.is_positive(names[i - 1]))
             down, up = layer.bias - layer.bias_reach, layer.bias + layer.bias_reach
             ranges: _Ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
             if i > 1:
@@ -400,7 +384,7 @@ class Relaxation:
             slack = allowance[i][:, None]
             low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
             units.append(Units(low_l, high_l, low_u, high_u, *forward.activation_range(names[i], low_l, high_u)))
-            lines.append(LayerLines.open(names[i], units[-1], allowance[i]))
+            lines.append(LayerLines.of(names[i], units[-1], allowance[i]))
         return units, lines, allowance[-1]
 
     def allowance(self, X: Floats) -> list[Floats]:
@@ -430,13 +414,9 @@ class Relaxation:
             stop = min(start + step, rows)
             some = [line.take(np.repeat(np.arange(start, stop), outputs)) for line in lines]
             for sign, into in ((1.0, least), (-1.0, most)):
-                times = stop - start
-                each = Objective(
-                    np.tile(sign * layer.middle.T, (times, 1)),
-                    np.tile(layer.reach.T, (times, 1)),
-                    np.tile(sign * layer.bias - layer.bias_reach, times),
-                )
-                bound = carried_back(self.layers, some, each, i - 1).bound
+                units = Objective(sign * layer.middle.T, layer.reach.T, sign * layer.bias - layer.bias_reach)
+                every_unit = units.take(np.tile(np.arange(outputs), stop - start))
+                bound = carried_back(self.layers, some, every_unit, i - 1).bound
                 into[start:stop] = sign * bound.reshape(stop - start, outputs)
         low_l, high_u = np.maximum(ranges[0], least), np.minimum(ranges[3], most)
         return low_l, np.minimum(ranges[1], high_u), np.maximum(ranges[2], low_l), high_u

@@ -4,12 +4,10 @@ What enters the first layer is a straight line in the few coordinates of a regio
 bounds and are cut. Kept only by bounds, broken only by a row computed to fail, open otherwise.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -18,13 +16,12 @@ from apas.models.base import ROUNDING
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, activation_range, is_positive, margins_from_scores
 from apas.models.trees import Trees, towards
-from apas.worst_case.intervals import MovingWeights, output_terms, rivals
+from apas.worst_case.intervals import moving_layers, output_terms, rivals
 from apas.worst_case.linear import pencil
 
 #: How often a sub-box is cut, and how many sub-boxes of one draw may be open at a time; then the draw is left open.
 ROUNDS, OPEN_BOXES = 24, 128
-#: How many cells of a grid of thresholds are looked at one by one.
-CELLS = 20_000
+CELLS = 20_000  # how many cells of a grid of thresholds are looked at one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +41,6 @@ class AffineBox:
         whole = np.where(self.steps > 0, self.steps, 1.0)
         return np.where(self.steps > 0, np.clip(np.rint(t / whole) * whole, 0.0, 1.0), t)
 
-    @property
-    def largest(self) -> Floats:
-        """The largest magnitude of each column, as one row."""
-        low, high = (self.corner + clipped(self.ways, 0).sum(axis=0) for clipped in (np.minimum, np.maximum))
-        return np.asarray(np.maximum(np.abs(low), np.abs(high))[None, :])
-
 
 def rounding_band(net: FeedForward, box: AffineBox, radii: Floats, delta: float) -> float:
     """What a computed bound on the margin of a row of the region can be off by, on any shifted network."""
@@ -58,7 +49,8 @@ def rounding_band(net: FeedForward, box: AffineBox, radii: Floats, delta: float)
     # much again for rows that are encoded off the straight line by rounding
     steps = sum(len(w) + len(box.ways) + 8 for w in net.weights)
     share = 2 * max(ROUNDING, 8 * steps * (len(net.weights) + 2) * 2.0**-53)
-    return float(share * net.margin_scale(box.largest, radii, delta)[0])
+    low, high = (box.corner + clipped(box.ways, 0).sum(axis=0) for clipped in (np.minimum, np.maximum))
+    return float(share * net.margin_scale(np.maximum(np.abs(low), np.abs(high))[None, :], radii, delta)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +62,7 @@ class DrawnNetworks:
     behind: list[tuple[Floats, Floats]]  # weights and biases of further layers, stacked
 
     @classmethod
-    def of(cls, net: FeedForward, box: AffineBox, directions: Floats, delta: float) -> DrawnNetworks:
+    def of(cls, net: FeedForward, box: AffineBox, directions: Floats, delta: float) -> Self:
         """The networks ``parameters + delta * direction``."""
         theta, (inputs, units) = net.parameters, net.weights[0].shape
         rows = np.zeros((1 + len(box.ways), inputs + 1))  # the bias is the weight of an input that is 1 at the corner
@@ -173,7 +165,7 @@ class RegionMargins(NamedTuple):
     t: Floats
     box: Any = 0
 
-    def keep_worse(self, draws: Indices, here: RegionMargins, box: int) -> None:
+    def keep_worse(self, draws: Indices, here: Self, box: int) -> None:
         """Take over what is worse in a further box: a failing row, then what is open, then the lower bound."""
         worse = ~(here.margins >= self.margins[draws])
         some = draws[worse]
@@ -236,17 +228,16 @@ def least_margin_every(
     """A lower bound over a box of rows and all shifts by intervals, the row where it is least, how many sub-boxes."""
     wanted_, rival = np.array([wanted]), rivals(net, np.array([wanted]))[0]
     reach = [delta * r for r in net.parameters.split(radii)]
-    layers = [MovingWeights(w, r) for w, r in zip(net.weights, reach[::2], strict=True)]
-    p, band = len(box.ways), rounding_band(net, box, radii, delta)
+    layers, p, band = moving_layers(net, radii, delta), len(box.ways), rounding_band(net, box, radii, delta)
     terms = [output_terms(net, reach, wanted_, np.array([k])) for k in rival]
 
     def bound(low: Floats, high: Floats) -> Floats:
         up, down = np.maximum(box.ways, 0), np.minimum(box.ways, 0)
         a, b = box.corner + low @ up + high @ down, box.corner + high @ up + low @ down
-        for i, name in enumerate(net.activations):
-            ends = layers[i].outer(a, b, positive=i > 0 and is_positive(net.activations[i - 1]))
-            a, b = ends[0] + net.biases[i] - reach[2 * i + 1], ends[1] + net.biases[i] + reach[2 * i + 1]
-            a, b = activation_range(name, a, b)
+        for i, (layer, name) in enumerate(zip(layers, net.activations, strict=False)):
+            ends = layer.outer(a, b, positive=i > 0 and is_positive(net.activations[i - 1]))
+            low, high = ends[0] + layer.bias - layer.bias_reach, ends[1] + layer.bias + layer.bias_reach
+            a, b = activation_range(name, low, high)
         least = np.full(len(a), np.inf)
         for v, v_reach, bias, bias_reach in terms:
             down, up = v - v_reach, v + v_reach

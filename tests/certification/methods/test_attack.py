@@ -13,8 +13,8 @@ from apas._random import Stream
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.methods.attack import Attack, broken_deltas
 from apas.certification.question import Method, Question
+from apas.shifts.balls import LpShifts
 from apas.shifts.geometry import within_box
-from apas.shifts.lp import LpShifts
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 from apas.worst_case.intervals import Boxes
 

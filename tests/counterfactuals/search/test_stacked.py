@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import apas
 from apas._random import Stream
 from apas.counterfactuals.search import stacked, tests as search_tests
-from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack
+from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, quick_encoder
 from apas.counterfactuals.search.tests import CertifyingTest
 from apas.counterfactuals.sources.base import Task
 
@@ -103,3 +107,20 @@ def test_the_last_point_is_looked_at_once():
     assert models.asked == 1
     assert search.slacks(other) == 0.7
     assert models.asked == 2
+
+
+@pytest.mark.parametrize(("imputer", "times"), [(SimpleImputer(), 2), (KNNImputer(n_neighbors=2), 10)])
+def test_rows_with_missing_cells_are_sums_of_parts_unless_the_imputer_mixes_features(imputer, times, monkeypatch):
+    draws = np.random.default_rng(0)
+    table = pd.DataFrame(draws.normal(size=(60, 3)), columns=list("abc"))
+    table = table.mask(draws.random(table.shape) < 0.2)
+    model = make_pipeline(imputer, LogisticRegression()).fit(table, draws.random(60) < 0.5)
+    space = apas.FeatureSpace.from_frame(table, immutable=["c"])
+    task, asked, whole = Task(space.bind(model), space), [], Task.encoded
+    monkeypatch.setattr(Task, "encoded", lambda self, rows: asked.append(len(rows)) or whole(self, rows))
+    encoded = quick_encoder(task)
+    rows = np.array([[np.nan, 0.1, 0.5], [np.nan, 0.8, 0.5], [0.2, 0.1, np.nan], [-0.7, 0.9, np.nan]])
+    asked.clear()
+    for _ in range(4):
+        assert np.allclose(encoded(rows), whole(task, rows))
+    assert len(asked) == times  # for each kind of row once; else each time

@@ -163,9 +163,8 @@ def test_how_much_a_pass_takes_is_found_out():
     torch.manual_seed(0)
     wide = apas.as_model(Branched(300, 400).eval(), output="logit")._passes
     assert wide.widest == 400  # not the 120,000 numbers of its weights
-    assert not wide.attention
     case = CASES["transformer"]
-    assert model_of(case, module_of(case))._passes.attention
+    assert model_of(case, module_of(case))._passes.batched  # although `vmap` has no rule for fused attention
     case = CASES["control flow"]
     assert 4 <= read(case, module_of(case))._passes.widest <= 20
 

@@ -18,7 +18,7 @@ from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Ellipsoid, Region, Sparse
 from apas.shifts.geometry import inside_box
 from apas.worst_case.attack import broken_radius
-from apas.worst_case.decide import ALL_STEPS, worst_cases
+from apas.worst_case.decide import ALL_STEPS, WorstCases
 from apas.worst_case.geometry import margins_in
 from apas.worst_case.intervals import is_exact
 
@@ -149,7 +149,7 @@ class _DeltaBracket:
 
         left = max(min(seconds, self.deadline - time.monotonic()), 0.0)
         asked = (network, self.alone.X, self.alone.wanted, self.alone.radii, delta)
-        found = worst_cases(*asked, steps=steps, accept=accept, time_limit=left)[0]
+        found = WorstCases(*asked, steps=steps, accept=accept, time_limit=left).run()[0]
         if found.proved:
             self.low = max(self.low, delta)
         elif found.broken:

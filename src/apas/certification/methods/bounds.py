@@ -28,7 +28,7 @@ from apas.models.forward import inner_names
 from apas.shifts.base import Ball, Bounded, Box, Ellipsoid, Finite, MovesInput, Region, Sparse, Unbounded
 from apas.shifts.geometry import inside_box
 from apas.worst_case.ball import is_exact_ball
-from apas.worst_case.decide import ALL_STEPS, Finding, worst_cases
+from apas.worst_case.decide import ALL_STEPS, Finding, WorstCases
 from apas.worst_case.exact_arithmetic import is_piecewise_linear
 from apas.worst_case.geometry import margins_in
 from apas.worst_case.intervals import Boxes, is_exact, rivals
@@ -135,7 +135,7 @@ def _findings(
 
         asked = (network, some.X, some.wanted, question.radii, delta)
         done = progress.advance if progress else lambda _: None
-        part = worst_cases(*asked, steps=steps, time_limit=time_limit, accept=accept, done=done)
+        part = WorstCases(*asked, steps=steps, time_limit=time_limit, accept=accept, done=done).run()
         for row, finding in zip(rows.tolist(), part, strict=True):
             found[row] = finding
     return list(zip(found, witnesses, strict=True))
@@ -208,7 +208,7 @@ def _enclose_margins(question: Question, network: FeedForward) -> tuple[Floats, 
         boxes = margins_in(network, X, rival, geometry)
         assert isinstance(boxes, Boxes)
         place = (rivals(network, rival) == question.wanted[:, None]).argmax(axis=1)
-        against = np.stack([boxes.against(delta, j) for j in range(len(boxes.outputs))])
+        against = boxes.against(delta)
         least_lead = against[place, np.arange(len(question))] - boxes.error(delta)
         high = np.minimum(high, -least_lead)
     return low, high
@@ -418,7 +418,7 @@ def _edge(
 
         left = max(deadline - time.monotonic(), 0.0)
         asked = (lowered, x, np.array([wanted]), question.radii, delta)
-        found = worst_cases(*asked, steps=ALL_STEPS, time_limit=left, accept=accept)[0]
+        found = WorstCases(*asked, steps=ALL_STEPS, time_limit=left, accept=accept).run()[0]
         return None if found.open else found.proved
 
     scale = max(abs(known), abs(low), 1e-12)  # around 0 no relative width would ever be small

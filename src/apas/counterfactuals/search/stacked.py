@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from apas._random import Stream
-from apas._typing import Floats, Indices
+from apas._typing import Bools, Floats, Indices
 from apas.certification.claims import Most
 from apas.certification.failing_draws import block_size
 from apas.certification.question import Draws, LeastDraws, Question
@@ -292,33 +292,51 @@ class AdditiveEncoder:
             if piece is not None and piece.line is not None:
                 self._lines[i] = piece.line
                 self._low[i], self._high[i] = piece.numbers[0], piece.numbers[-1]
-        self._rest: dict[bytes, Floats] = {}
+        self._rest: dict[bytes, Floats | None] = {}
         for row, sums in zip(() if task.inputs is None else task.inputs, () if whole is None else whole, strict=False):
-            added = self._added(row[None])
+            added = self._added(row[None], self._fixed)
             if added is not None:
-                self._rest[row[self._fixed].tobytes()] = sums - added[0]
+                self._rest[row[self._fixed].tobytes() + self._fixed.tobytes()] = sums - added[0]
 
     def encoded(self, points: Floats) -> Floats:
         """Points in the units of the model, fast if they agree in what never changes, as all points of one row do."""
-        alike = (points[:, self._fixed] == points[:1, self._fixed]).all()
-        added = self._added(points) if alike else None
+        holes = np.isnan(points)
+        if (holes != holes[:1]).any():  # a missing cell is whatever the preprocessing makes of it, among its like
+            found, (kinds, which) = (
+                np.empty((len(points), self._lines.shape[1])),
+                np.unique(holes, axis=0, return_inverse=True),
+            )
+            for kind in range(len(kinds)):
+                found[which.ravel() == kind] = self.encoded(points[which.ravel() == kind])
+            return found
+        fixed = self._fixed | holes[0] if len(points) else self._fixed
+        alike = np.array_equal(
+            points[:, fixed], np.broadcast_to(points[:1, fixed], points[:, fixed].shape), equal_nan=True
+        )
+        added = self._added(points, fixed) if alike else None
         if added is None:
             return self._slowly(points)
-        key = points[0, self._fixed].tobytes()
+        key = points[0, fixed].tobytes() + fixed.tobytes()
         if key not in self._rest:
-            self._rest[key] = self._slowly(points[:1])[0] - added[0]
-        return np.asarray(added + self._rest[key])
+            whole = self._slowly(
+                points if holes.any() else points[:1]
+            )  # an imputer may mix features where one is missing
+            rest = whole[0] - added[0]
+            self._rest[key] = rest if np.allclose(added[: len(whole)] + rest, whole) else None
+        known = self._rest[key]
+        return self._slowly(points) if known is None else np.asarray(added + known)
 
-    def _added(self, points: Floats) -> Floats | None:
-        """What the features that may change add; None if that of some number is not known."""
-        if not ((points >= self._low) & (points <= self._high) | self._fixed).all():
+    def _added(self, points: Floats, fixed: Bools) -> Floats | None:
+        """What the features that are not `fixed` add; None if that of some number is not known."""
+        if not ((points >= self._low) & (points <= self._high) | fixed).all():
             return None
-        sums = points @ self._lines
+        sums = np.where(fixed, 0.0, points) @ self._lines
         for i, piece in self._levels:
-            places = np.minimum(np.searchsorted(piece.numbers, points[:, i]), len(piece.numbers) - 1)
-            if (piece.numbers[places] != points[:, i]).any():
-                return None
-            sums += piece.added[places]
+            if not fixed[i]:
+                places = np.minimum(np.searchsorted(piece.numbers, points[:, i]), len(piece.numbers) - 1)
+                if (piece.numbers[places] != points[:, i]).any():
+                    return None
+                sums += piece.added[places]
         return sums
 
 

@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -312,21 +313,18 @@ class LoadOptions:
         path: Path,
         weights: Sequence[Any],
         biases: Sequence[Any],
-        *,
-        activation: Sequence[str] | None = None,
-        output: str | None = None,
-        classes: Sequence[Any] | None = None,
-        dtype: str = "float64",
         kind: type[FeedForward] = FeedForward,
+        **told: Any,
     ) -> FeedForward:
-        """Make a network of what a file holds and what the user says about the rest."""
+        """Make a network of what a file holds and tells (None: it does not), and what the user says about the rest."""
         hidden = len(weights) - 1
-        if activation is None and self.activation is None and hidden:
+        given = vars(self) | {name: value for name, value in told.items() if value is not None}
+        if given["activation"] is None and hidden:
             raise InputError(
                 f"`activation` of load_model must say what is computed between the {hidden + 1} layers, which {path} "
                 f'does not tell; pass activation="relu" (or --activation relu), or another of {", ".join(ACTIVATIONS)}.'
             )
-        if output is None and self.output is None:
+        if given["output"] is None:
             raise InputError(
                 f"`output` of load_model must say what the numbers of the last layer are, which {path} does not tell; "
                 f'pass output="sigmoid" for one logit, "softmax" for a score per class, or "identity" for a number '
@@ -335,16 +333,12 @@ class LoadOptions:
         if self.output is not None and self.output not in OUTPUTS:
             must = f"`output` of load_model must be one of {', '.join(map(repr, OUTPUTS))}, got {self.output!r};"
             raise InputError(f'{must} "sigmoid" stands for one logit and "softmax" for a logit per class.')
-        chosen = output or self.output
-        if chosen == "identity" and self.threshold is None:
+        if given["output"] == "identity" and self.threshold is None:
             said = '`threshold` of load_model must be given with output="identity",'
             raise InputError(f"{said} as {path} does not tell it.")
-        fields: dict[str, Any] = {"weights": weights, "biases": biases, "output": chosen}
-        fields["activation"] = activation if activation is not None else self.activation if hidden else ()
-        fields["threshold"] = 0.5 if self.threshold is None else self.threshold
-        fields["classes"] = self.classes if classes is None else classes
-        fields |= {"dtype": dtype, "feature_names": self.feature_names}
-        return self.confirm(path, build_network(path, fields, kind))
+        given |= {"threshold": 0.5} if self.threshold is None else {}
+        given |= {} if hidden else {"activation": ()}
+        return self.confirm(path, build_network(path, {**given, "weights": weights, "biases": biases}, kind))
 
 
 def read_classifier(path: Path, estimator: Any, options: LoadOptions) -> Model:
@@ -402,23 +396,18 @@ def read_archive(path: Path, raw: bytes) -> dict[str, bytes]:
                 raise InputError(f"{path} holds several members of the same name, so it is not a model file.")
             if any(info.flag_bits & 1 for info in listed):
                 raise InputError(f"{path} is encrypted; write it without a password.")
-            return {info.filename: _member(archive, info) for info in listed}
+            members = {}
+            for info in listed:
+                # piece by piece: all at once, zipfile would expand one that lies about its size before it cuts it off
+                with archive.open(info) as member:
+                    members[info.filename] = content = b"".join(iter(partial(member.read, PIECE), b""))
+                if len(content) != info.file_size:
+                    raise zipfile.BadZipFile(f"{info.filename} is cut off")
+            return members
     except BROKEN as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is not a whole zip archive: {first_line(error)}") from None
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    # piece by piece: all at once, zipfile would expand a member that lies about its size before it cuts it off
-    pieces = []
-    with archive.open(info) as member:
-        while piece := member.read(PIECE):
-            pieces.append(piece)
-    content = b"".join(pieces)
-    if len(content) != info.file_size:
-        raise zipfile.BadZipFile(f"{info.filename} is cut off")
-    return content
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:

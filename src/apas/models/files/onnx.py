@@ -45,7 +45,12 @@ class GraphReader:
             if node.op_type == "Constant" and node.output and [a.HasField("t") for a in node.attribute] == [True]:
                 tensors[node.output[0]] = node.attribute[0].t
         for tensor in tensors.values():  # whatever is done with them
-            _check_place(onnx, path, tensor)
+            said = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
+            elsewhere = tensor.data_location == onnx.TensorProto.EXTERNAL
+            # a plain name, in any system's eyes
+            if elsewhere and (not said or said in (".", "..") or any(mark in said for mark in "/\\:\0")):
+                why = f"{path} keeps numbers in {said!r}, but apas reads only files in the same folder,"
+                raise UnsafeFile(f"{why} given by their plain names; write the model into one file.")
         self.tensors, self.makers = tensors, {name: node for node in nodes for name in node.output}
         inputs = [i for i in model.graph.input if i.name not in tensors]
         labels = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
@@ -283,15 +288,31 @@ def check_with_onnxruntime(path: Path, model: Any, reader: GraphReader, network:
         import onnxruntime
     except ImportError:
         return
-    session = _session(onnxruntime, model, reader)
-    given = None if session is None else session.get_inputs()[0]
-    if given is None or given.type not in _DTYPES:
+    from onnx import helper, numpy_helper
+
+    kept = {name: reader.constant(name) for node in reader.nodes for name in node.input if name}
+    tensors = [numpy_helper.from_array(np.array(array), name) for name, array in kept.items() if array is not None]
+    inputs = [i for i in model.graph.input if i.name in reader.inputs]
+    layers = helper.make_graph(
+        reader.nodes, "layers", inputs, [helper.make_empty_tensor_value_info(reader.end)], tensors
+    )
+    opsets = [entry for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    content = helper.make_model(layers, opset_imports=opsets, ir_version=model.ir_version).SerializeToString()
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    settings.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
+    except Exception:  # noqa: BLE001  (its errors have no common class, and one that cannot run says nothing)
+        return
+    given = session.get_inputs()[0]
+    if given.type not in _DTYPES:
         return
     rows = np.random.default_rng(0).normal(size=(ROWS, network.n_features)).astype(_DTYPES[given.type])
     shape = [n if isinstance(n, int) else -1 for n in given.shape[1:]] or [-1]
     try:  # a file may have a fixed number of rows, so that they go in one by one
         found = [session.run(None, {given.name: row.reshape(1, *shape)})[0].ravel() for row in rows]
-    except Exception as error:  # noqa: BLE001  (its errors have no common class)
+    except Exception as error:  # noqa: BLE001  (as above)
         raise InputError(f"{path} cannot be run by onnxruntime, so apas refuses it: {type(error).__name__}.") from None
     ours = scores(network.weights, network.biases, network.activations, rows.astype(np.float64))
     still, precise = np.zeros(len(network.parameters)), network.with_dtype("float64")
@@ -300,26 +321,6 @@ def check_with_onnxruntime(path: Path, model: Any, reader: GraphReader, network:
     if any(len(row) != ours.shape[1] for row in found) or not (np.abs(np.stack(found) - ours) <= band).all():
         why = f"{path} gives other numbers in onnxruntime than the network that apas read from it, so apas refuses it;"
         raise InputError(f"{why} please report this file.")
-
-
-def _session(onnxruntime: Any, model: Any, reader: GraphReader) -> Any:
-    from onnx import helper, numpy_helper
-
-    nodes = reader.nodes
-    kept = {name: reader.constant(name) for node in nodes for name in node.input if name}
-    tensors = [numpy_helper.from_array(np.array(array), name) for name, array in kept.items() if array is not None]
-    inputs = [i for i in model.graph.input if i.name in reader.inputs]
-    last = helper.make_empty_tensor_value_info(reader.end)
-    layers = helper.make_graph(nodes, "layers", inputs, [last], tensors)
-    opsets = [entry for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    pruned = helper.make_model(layers, opset_imports=opsets, ir_version=model.ir_version)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    try:
-        return onnxruntime.InferenceSession(pruned.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception:  # noqa: BLE001  (its errors have no common class, and one that cannot run says nothing)
-        return None
 
 
 KEY = "apas"
@@ -418,15 +419,6 @@ def _check_texts(path: Path, model: Any) -> None:
                 waiting.extend(values)
             elif not all(isinstance(text, str) for text in values):
                 raise InputError(f"{path} is not a whole ONNX file: the part {part.name!r} is not a text in UTF-8.")
-
-
-def _check_place(onnx: Any, path: Path, tensor: Any) -> None:
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return
-    name = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
-    if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):  # a plain name, in any system's eyes
-        why = f"{path} keeps numbers in {name!r}, but apas reads only files in the same folder,"
-        raise UnsafeFile(f"{why} given by their plain names; write the model into one file.")
 
 
 def _external(path: Path, tensor: Any, size: int) -> bytes:

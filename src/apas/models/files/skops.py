@@ -33,20 +33,13 @@ _PUBLIC = {
 }
 
 
-def _listed_module(loader: str, module: str) -> str:
-    """The module under which its classes are listed: the package for what lies in a private module directly inside."""
+def module_of(loader: str, module: str, name: str) -> str | None:
+    """The module to import for a type that skops may make by `loader`, whatever the file says; None for all others."""
     inside = _MODULE.fullmatch(module) if loader == "ObjectNode" and module not in _KNOWN[loader] else None
-    return inside[1] if inside else module
-
-
-def is_known(loader: str, module: str, name: str) -> bool:
-    """Whether skops may make a `module`.`name` by `loader`."""
-    return name in _KNOWN.get(loader, {}).get(_listed_module(loader, module), ())
-
-
-def public_module(loader: str, module: str) -> str:
-    """The module to import for a known type: the package that offers it, whatever the file says."""
-    return _PUBLIC.get(module) or _listed_module(loader, module)
+    # the package stands for what lies in a private module directly inside
+    listed = inside[1] if inside else module
+    known = name in _KNOWN.get(loader, {}).get(listed, ())
+    return _PUBLIC.get(module) or listed if known else None
 
 
 SCHEMA = "schema.json"
@@ -85,7 +78,21 @@ def load_estimator(path: Path, raw: bytes) -> Any:
     schema = parse_json(path, members[SCHEMA], f"{SCHEMA} in ")
     trusted = _check_types(path, schema)
     members[SCHEMA] = json.dumps(schema).encode()
-    estimator = _load_estimator(path, formats.pack(members), sorted(trusted))
+    library = require("skops.io", feature="a .skops file", extra="skops")
+    from sklearn.exceptions import InconsistentVersionWarning
+
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InconsistentVersionWarning)
+            estimator = library.loads(formats.pack(members), trusted=sorted(trusted))
+    except RecursionError:
+        raise
+    except formats.BROKEN as error:
+        raise InputError(f"{path} cannot be read by skops: {formats.first_line(error)}") from None
+    for warning in [w.message for w in caught if isinstance(w.message, InconsistentVersionWarning)][:1]:
+        told = f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is"
+        now = f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions."
+        warnings.warn(f"{told} {now}", GuaranteeWarning, stacklevel=4)
     if type(estimator).__module__.split(".")[0] != "sklearn":
         raise InputError(f"{path} must hold a scikit-learn classifier, but holds a {type(estimator).__name__}.")
     try:
@@ -225,25 +232,6 @@ _CHECKS: list[dict[str, Callable[[Any], None]]] = [
 ]
 
 
-def _load_estimator(path: Path, content: bytes, trusted: list[str]) -> Any:
-    library = require("skops.io", feature="a .skops file", extra="skops")
-    from sklearn.exceptions import InconsistentVersionWarning
-
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", InconsistentVersionWarning)
-            estimator = library.loads(content, trusted=trusted)
-    except RecursionError:
-        raise
-    except formats.BROKEN as error:
-        raise InputError(f"{path} cannot be read by skops: {formats.first_line(error)}") from None
-    for warning in [w.message for w in caught if isinstance(w.message, InconsistentVersionWarning)][:1]:
-        told = f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is"
-        now = f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions."
-        warnings.warn(f"{told} {now}", GuaranteeWarning, stacklevel=5)
-    return estimator
-
-
 def _check_types(path: Path, schema: Any) -> set[str]:
     """Names of the types in the file, all of them known; in `schema` modules become public, leftovers are taken out."""
     found: set[str] = set()
@@ -254,7 +242,17 @@ def _check_types(path: Path, schema: Any) -> set[str]:
             if node.get("__loader__") == "ObjectNode":
                 _leave_out(node)
             if "__loader__" in node or "__class__" in node:
-                found.add(_known_type(path, node))
+                said = [node.get(key) for key in ("__loader__", "__module__", "__class__")]
+                module = module_of(*map(str, said)) if all(isinstance(text, str) for text in said) else None
+                if module is None:
+                    kind, by = for_error(f"{said[1]}.{said[2]}", 100), for_error(str(said[0]), 40)
+                    raise UnsafeFile(
+                        f"{path} holds a {kind} (by {by}), which is not among the types of scikit-learn that apas "
+                        "makes from a file, as others could run code; read it in your own program with skops.io.load, "
+                        "and give apas the estimator."
+                    )
+                node["__module__"] = module  # no other module is imported
+                found.add(f"{module}.{said[2]}")
             waiting.extend(node.values())
         elif isinstance(node, list):
             waiting.extend(node)
@@ -274,17 +272,3 @@ def _leave_out(node: dict[str, Any]) -> None:
     if node.get("__class__") in _TREES and isinstance(seed, dict) and seed.get("__loader__") == "RandomStateNode":
         text = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode"}
         attributes["random_state"] = {**text, "content": json.dumps(_USED_UP), "is_json": True}
-
-
-def _known_type(path: Path, node: dict[str, Any]) -> str:
-    loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
-    texts = isinstance(loader, str) and isinstance(module, str) and isinstance(name, str)
-    if not texts or not is_known(str(loader), str(module), str(name)):
-        kind, by = for_error(f"{module}.{name}", 100), for_error(str(loader), 40)
-        raise UnsafeFile(
-            f"{path} holds a {kind} (by {by}), which is not among the types of scikit-learn that apas "
-            "makes from a file, as others could run code; read it in your own program with skops.io.load, and give "
-            "apas the estimator."
-        )
-    node["__module__"] = public_module(str(loader), str(module))  # no other module is imported
-    return f"{node['__module__']}.{name}"

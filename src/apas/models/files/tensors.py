@@ -66,7 +66,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     if len(record) > RECORD:
         raise InputError(f"{path} has a record of {len(record)} bytes, more than the {RECORD} that apas reads.")
     try:
-        state = _RecordReader(path).follow(record)
+        state = _follow(path, record)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         if isinstance(error, InputError | UnsafeFile):
             raise
@@ -79,47 +79,48 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     return state, storages, ">" if members.get(f"{folders[0]}byteorder", b"little").strip() == b"big" else "<"
 
 
-class _RecordReader:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+def _follow(path: Path, record: bytes) -> Any:
+    """What the instructions of a record make of tuples, dictionaries and descriptions of tensors."""
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    steps: Any = pickletools.genops(record)
 
-    def follow(self, record: bytes) -> Any:
-        for opcode, argument, _ in pickletools.genops(record):
-            if opcode.name == "STOP":
-                (result,) = self._stack
-                return result
-            self._step(opcode.name, argument)
-        raise ValueError("no end")
+    def since_mark() -> list[Any]:
+        parts = []
+        while (value := stack.pop()) is not _MARK:
+            parts.append(value)
+        return parts[::-1]
 
-    def _step(self, name: str, argument: Any) -> None:
-        stack = self._stack
-        if name in _CONSTANTS:
+    for opcode, argument, _ in steps:
+        name = opcode.name
+        if name == "STOP":
+            (result,) = stack
+            return result
+        elif name in _CONSTANTS:
             stack.append(_CONSTANTS[name])
         elif name in _VALUES:
             stack.append(argument)
         elif name in ("EMPTY_DICT", "EMPTY_LIST"):
             stack.append({} if name == "EMPTY_DICT" else [])
         elif name in ("BINPUT", "LONG_BINPUT"):
-            self._memo[argument] = stack[-1]
+            memo[argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(self._memo[argument])
+            stack.append(memo[argument])
         elif name == "GLOBAL":
             if argument not in KNOWN:
                 raise UnsafeFile(
-                    f"{self._path} could run code when read (it names {argument.replace(' ', '.')}), so apas does not; "
+                    f"{path} could run code when read (it names {argument.replace(' ', '.')}), so apas does not; "
                     f"a file of torch.save(module.state_dict(), path) names nothing of the kind; or {formats.CONVERT}."
                 )
             stack.append(Global(argument))
         elif name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"):
-            parts = self._since_mark() if name == "TUPLE" else [stack.pop() for _ in range(int(name[-1]))][::-1]
+            parts = since_mark() if name == "TUPLE" else [stack.pop() for _ in range(int(name[-1]))][::-1]
             stack.append(tuple(parts))
         elif name in ("SETITEM", "SETITEMS"):
-            parts = self._since_mark() if name == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
+            parts = since_mark() if name == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
             stack[-1].update(zip(parts[::2], parts[1::2], strict=True))
         elif name in ("APPEND", "APPENDS"):
-            parts = self._since_mark() if name == "APPENDS" else [stack.pop()]
+            parts = since_mark() if name == "APPENDS" else [stack.pop()]
             stack[-1].extend(parts)
         elif name == "BUILD":  # what a module notes about versions of its layers
             stack.pop()
@@ -135,15 +136,10 @@ class _RecordReader:
             stack.append(_call_result(function, arguments))
         elif name != "PROTO":
             raise UnsafeFile(
-                f"{self._path} could run code when read (its record has the instruction {name}), so apas does not; a "
+                f"{path} could run code when read (its record has the instruction {name}), so apas does not; a "
                 f"file of torch.save(module.state_dict(), path) has nothing of the kind; or {formats.CONVERT}."
             )
-
-    def _since_mark(self) -> list[Any]:
-        parts = []
-        while (value := self._stack.pop()) is not _MARK:
-            parts.append(value)
-        return parts[::-1]
+    raise ValueError("no end")
 
 
 def _call_result(name: str, arguments: Any) -> Any:
@@ -274,7 +270,16 @@ def safetensors_bytes(network: FeedForward) -> bytes:
 
 def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
-    said, arrays = _metadata(path, raw), _arrays(path, raw)
+    size = int.from_bytes(raw[:8], "little")
+    if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
+        why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
+        raise InputError(f"{why} but {len(raw)} is all that the file has.")
+    if size > HEADER:
+        raise InputError(f"{path} has a header of {size} bytes, more than the {HEADER} that apas reads.")
+    header = parse_json(path, raw[8 : 8 + size], "the header of ")
+    if not isinstance(header, dict):
+        raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
+    said, arrays = header.get("__metadata__"), _arrays(path, raw)
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
         return options.network(path, weights, biases, dtype=state_dtype(arrays))
@@ -288,19 +293,6 @@ def read_safetensors(path: Path, raw: bytes, options: formats.LoadOptions) -> Fe
         raise InputError(f"{path} must have tensors called layer0.weight, layer0.bias and so on, but {wrong}.")
     weights, biases = [arrays[name] for name in known[::2]], [arrays.get(name) for name in known[1::2]]
     return options.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
-
-
-def _metadata(path: Path, raw: bytes) -> Any:
-    size = int.from_bytes(raw[:8], "little")
-    if len(raw) < 8 or not 2 <= size <= len(raw) - 8:
-        why = f"{path} is not a whole .safetensors file: its header is said to have {size} bytes,"
-        raise InputError(f"{why} but {len(raw)} is all that the file has.")
-    if size > HEADER:
-        raise InputError(f"{path} has a header of {size} bytes, more than the {HEADER} that apas reads.")
-    header = parse_json(path, raw[8 : 8 + size], "the header of ")
-    if not isinstance(header, dict):
-        raise InputError(f"{path} is not a .safetensors file: its header is not a JSON object.")
-    return header.get("__metadata__")
 
 
 def _arrays(path: Path, raw: bytes) -> dict[str, Array]:

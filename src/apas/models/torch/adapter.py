@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -80,7 +81,6 @@ class TorchModel(Gradients):
         self.dtype = str(passes.stage.dtype).removeprefix("torch.")
         self._rounding = Rounding(passes, head)
         self._code = _code(passes.stage.module)  # as it was read: some modules keep what they computed last
-        self._chain: DenseChain | str | None = None
 
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
@@ -120,28 +120,26 @@ class TorchModel(Gradients):
 
     def dense_chain(self) -> DenseChain | None:
         """The module as a dense network in which its parameters stand, if `torch.fx` shows it to be one."""
-        if self._chain is None:
-            try:
-                self._chain = self._traced()
-            except NotDense as error:
-                self._chain = str(error)
-        return None if isinstance(self._chain, str) else self._chain
+        return None if isinstance(self._traced, str) else self._traced
 
     def not_dense(self) -> str:
         """Why it is not dense, with the name of the layer; empty if it is."""
-        self.dense_chain()
-        return self._chain if isinstance(self._chain, str) else ""
+        return self._traced if isinstance(self._traced, str) else ""
 
-    def _traced(self) -> DenseChain:
-        """The chain, which must give the module's margins, also where the parameters move."""
+    @cached_property
+    def _traced(self) -> DenseChain | str:
+        """The chain, which must give the module's margins, also where the parameters move; or why there is none."""
         head, passes, draws = self._head, self._passes, np.random.default_rng(0)
         if passes.integers:
-            raise NotDense("the module takes whole numbers")
+            return "the module takes whole numbers"
         told: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "dtype": self.dtype}
         told["output"] = "softmax" if len(head.classes) > 2 or head.kind in MANY else "sigmoid"
         told["feature_names"] = self.feature_names
-        with passes.stage.move() as module:
-            chain = traced_chain(module, self.parameters, head.kind, passes.shape, **told)
+        try:
+            with passes.stage.move() as module:
+                chain = traced_chain(module, self.parameters, head.kind, passes.shape, **told)
+        except NotDense as error:
+            return str(error)
         X, target = draws.random((4, self.n_features)) * 2 - 1, self.classes[-1]
         move = draws.uniform(-0.1, 0.1, (1, len(self.parameters)))
         for directions in (np.zeros_like(move), move):
@@ -151,7 +149,7 @@ class TorchModel(Gradients):
             scale = self.margin_scale(X, np.abs(move[0])) + chain.network.margin_scale(X, np.abs(chain.lift(move)[0]))
             far = np.abs(np.clip(ours, -10, 10) - np.clip(theirs, -10, 10)) > 1e-9 + ROUNDING * scale
             if far.any():  # never seen: what is proved of a chain would not be about the module
-                raise NotDense(f"{type(passes.stage.module).__name__} does not compute what torch.fx says it does")
+                return f"{type(passes.stage.module).__name__} does not compute what torch.fx says it does"
         return chain
 
     def describe(self) -> dict[str, Any]:
@@ -420,14 +418,11 @@ def input_size(module: Any, given: Sequence[int] | None, names: Sequence[str] | 
         return tuple(int(n) for n in sizes)
     if names is not None:
         return (len(names),)
-    for layer in module.modules():
-        if not any(True for _ in layer.parameters(recurse=False)):
-            continue
-        if isinstance(layer, nn.Linear):
-            return (int(layer.in_features),)
-        if isinstance(layer, nn.BatchNorm1d):
-            return (int(layer.num_features),)
-        break
+    first = next((layer for layer in module.modules() if any(True for _ in layer.parameters(recurse=False))), None)
+    if isinstance(first, nn.Linear):
+        return (int(first.in_features),)
+    if isinstance(first, nn.BatchNorm1d):
+        return (int(first.num_features),)
     must = "`input_shape` of as_model must be given, since the module does not say what one input looks like;"
     raise InputError(f"{must} pass its shape without the batch dimension, such as input_shape=(3, 32, 32).")
 
@@ -486,30 +481,25 @@ def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
 
 
 def _look_inside(passes: Passes, numbers: Any) -> None:
-    """Find out how many numbers the largest intermediate result has per row, and whether there is fused attention."""
-    few, many = _Operations(), _Operations()
+    """Find out how many numbers the largest intermediate result has per row."""
+    few, many = _ResultSizes(), _ResultSizes()
     for n, seen in ((1, few), (2, many)):
         with torch.no_grad(), passes.stage.move() as module, seen:
             answer(module, passes.rows(np.tile(numbers, (n, 1))))
     # results that do not grow with the rows, such as transposed weights, do not count
-    sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=False)]
-    if len(few.sizes) != len(many.sizes):
-        sizes = many.sizes
+    alike = len(few.sizes) == len(many.sizes)
+    sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=True)] if alike else many.sizes
     passes.widest = max(1, -(-max(sizes, default=1) // len(numbers)))
-    passes.attention = any("attention" in name or "transformer" in name for name in many.names)
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[misc]
-    """Looks at every operation, also at those inside a layer."""
+class _ResultSizes(TorchDispatchMode):  # type: ignore[misc]
+    """Sizes of what every operation gives, also of those inside a layer."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.sizes, self.names = list[int](), set[str]()
+        self.sizes = list[int]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        self.names.add(str(func))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor):
-                self.sizes.append(tensor.numel())
+        self.sizes += [tensor.numel() for tensor in tree_leaves(out) if isinstance(tensor, torch.Tensor)]
         return out

@@ -136,7 +136,7 @@ class Stage:
         self._host = torch.empty(len(layout), dtype=self.dtype, device="cpu")
         self._flat = self._host if self.device.type == "cpu" else torch.empty_like(self._host, device=self.device)
         self._own_base = self.base.astype(self._host.numpy().dtype, copy=False)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._write(None, 1.0)
         self._on_flat(module)
         # what a module keeps of a call, such as an attention map, must not be copied or met by another kind of call
@@ -164,7 +164,7 @@ class Stage:
     @contextmanager
     def move(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
         """Give the module with parameters ``base + delta * direction``; nobody else can move them meanwhile."""
-        with self._lock:
+        with self.lock:
             self._write(direction, delta)
             if self._flat is not self._host:
                 self._flat.copy_(self._host)
@@ -189,18 +189,12 @@ class Stage:
             _shift(host.numpy(), self._own_base, directions, delta)
         return dict(zip(self.layout.names, self.layout.split(host.to(self.device)), strict=True))
 
-    @contextmanager
-    def hold(self) -> Iterator[Callable[[dict[str, Any], Any], Any]]:
-        """Give a function that calls the module with other tensors in place of its parameters."""
-
-        def call(tensors: dict[str, Any], x: Any) -> Any:
-            places = zip(self.layout.names, self._places, strict=True)
-            spread = {place: tensors[name] for name, named in places for place in named}
-            # ties are spelled out: left to functional_call, a layer used twice would keep what it was called with
-            return functional_call(self._mapped, spread, (x.clone(),), tie_weights=False)
-
-        with self._lock:
-            yield call
+    def call(self, tensors: dict[str, Any], x: Any) -> Any:
+        """Outputs (rows, outputs) of the module with other tensors in place of its parameters."""
+        places = zip(self.layout.names, self._places, strict=True)
+        spread = {place: tensors[name] for name, named in places for place in named}
+        # ties are spelled out: left to functional_call, a layer used twice would keep what it was called with
+        return functional_call(self._mapped, spread, (x.clone(),), tie_weights=False).reshape(len(x), -1)
 
 
 def _shift(out: Array, base: Array, direction: Floats, delta: float) -> None:
@@ -230,7 +224,6 @@ class Passes:
     integers: bool = False
     widest: int = 1
     batched: bool = False
-    attention: bool = False
 
     def rows(self, X: Floats) -> Any:
         """Rows of a matrix as a batch of inputs."""
@@ -257,7 +250,7 @@ class Passes:
 
     def shifted(self, X: Floats, directions: Floats, delta: float) -> Iterator[tuple[slice, Any]]:
         """Outputs (copies, rows, outputs) of some shifted copies at a time, and which ones."""
-        copies, x = max(1, VALUES // (self.widest * len(X))), self.rows(X)
+        copies, x = self.step(len(X)), self.rows(X)
         for start in range(0, len(directions), copies):
             some = slice(start, start + copies)
             many = len(directions[some]) >= WORTH and self.batched
@@ -270,11 +263,21 @@ class Passes:
 
     def together(self, x: Any, directions: Floats, delta: float) -> Any:
         """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
-        tensors = self.stage.shifted(directions, delta)
+        with torch.no_grad():
+            return self.mapped(self.stage.call, (0, None), self.stage.shifted(directions, delta), x)
+
+    def mapped(self, function: Callable[..., Any], in_dims: tuple[int | None, ...], *given: Any) -> Any:
+        """What a function that calls the module gives for many arguments at once, or None if `vmap` cannot."""
         try:
-            with torch.no_grad(), self.calm(), self.stage.hold() as call, self.vmappable():
-                out = vmap(call, in_dims=(0, None))(tensors, x)
-            return out.reshape(len(directions), len(x), -1)
+            # attention by matrix products: `vmap` has no rule for the fused kernels, and would warn and go one by one
+            with self.calm(), self.stage.lock, warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+                warnings.filterwarnings("ignore", message="There is a performance drop")
+                fast = torch.backends.mha.get_fastpath_enabled()
+                torch.backends.mha.set_fastpath_enabled(False)
+                try:
+                    return vmap(function, in_dims=in_dims)(*given)
+                finally:
+                    torch.backends.mha.set_fastpath_enabled(fast)
         except NO_VMAP:
             self.give_up()
             return None
@@ -327,22 +330,6 @@ class Passes:
         finally:
             torch.set_num_threads(threads)
 
-    @contextmanager
-    def vmappable(self) -> Iterator[None]:
-        """Attention by matrix products: `vmap` has no rule for the fused kernels, and would warn and go one by one."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="There is a performance drop")
-            if not self.attention:
-                yield
-                return
-            fast = torch.backends.mha.get_fastpath_enabled()
-            torch.backends.mha.set_fastpath_enabled(False)
-            try:
-                with sdpa_kernel(SDPBackend.MATH):
-                    yield
-            finally:
-                torch.backends.mha.set_fastpath_enabled(fast)
-
 
 def largest(a: Any) -> float:
     """The largest magnitude among finite numbers."""
@@ -385,9 +372,8 @@ def gradients(
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         some = None if moves is None else moves[rows]
-        found = None
-        if passes.batched and k <= LARGE:
-            found = _together(passes, head, X[rows], wanted[rows], some, by_input)
+        together = passes.batched and k <= LARGE
+        found = _together(passes, head, X[rows], wanted[rows], some, by_input) if together else None
         if found is not None:
             margins[rows], slopes[rows] = found
             continue
@@ -418,23 +404,21 @@ def _together(
     passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, by_input: bool
 ) -> tuple[Floats, Floats] | None:
     """Margins and gradients of all rows at once, or None if `vmap` cannot."""
-    stage, x = passes.stage, passes.rows(X)
-    places = torch.tensor(wanted, device=stage.device)
-    shared = moves is None
+    stage, shared = passes.stage, moves is None
     tensors = stage.shifted(np.zeros((1, len(stage.base))) if moves is None else moves, 1.0)
     tensors = {name: t[0] for name, t in tensors.items()} if shared else tensors
-    try:
-        with torch.inference_mode(False), passes.calm(), stage.hold() as call, passes.vmappable():
 
-            def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
-                value = head.margin(head.scores(call(tensors, x[None]).reshape(-1)), place)
-                return value, value
+    def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
+        value = head.margin(head.scores(stage.call(tensors, x[None])[0]), place)
+        return value, value
 
-            one = grad(margin, argnums=1 if by_input else 0, has_aux=True)
-            slopes, margins = vmap(one, in_dims=(None if shared else 0, 0, 0))(tensors, x, places)
-    except NO_VMAP:
-        passes.give_up()
+    with torch.inference_mode(False):
+        one = grad(margin, argnums=1 if by_input else 0, has_aux=True)
+        places = torch.tensor(wanted, device=stage.device)
+        found = passes.mapped(one, (None if shared else 0, 0, 0), tensors, passes.rows(X), places)
+    if found is None:
         return None
+    slopes, margins = found
     parts = [slopes] if by_input else [slopes[name] for name in stage.layout.names]
     return _numbers(margins), np.concatenate([_numbers(part).reshape(len(X), -1) for part in parts], axis=1)
 
@@ -467,11 +451,6 @@ class Rounding:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": {}, "_precise": None}
 
-    @property
-    def coarse(self) -> bool:
-        """Whether the module computes in less than float64."""
-        return bool(self.passes.stage.dtype != torch.float64)
-
     def scale(self, X: Floats, wanted: Indices, delta: float | Floats, radius: float) -> Floats:
         """Magnitudes per row while parameters move by at most ``delta * radius``, in units of `ROUNDING`."""
         still, moving = self._magnitudes(X, wanted)
@@ -480,10 +459,9 @@ class Rounding:
 
     def settle(self, margins: Floats, X: Floats, wanted: Indices, directions: Floats | None, delta: float) -> None:
         """Compute the margins (copies, rows) near 0 again, in float64; without directions on the module itself."""
-        if not self.coarse:
-            return
         sizes = np.abs(margins)
-        if sizes.min() > max(FAR, SHARE * sizes.max()):  # most often; NaN goes on
+        # most often none is near; NaN goes on
+        if self.passes.stage.dtype == torch.float64 or sizes.min() > max(FAR, SHARE * sizes.max()):
             return
         far = SHARE * np.max(sizes, axis=0, initial=0.0, where=np.isfinite(sizes))
         some = np.flatnonzero((sizes <= np.maximum(far, FAR)).any(axis=0))

@@ -4,11 +4,10 @@ Intervals go forward, and backward for derivatives. From the middle c of a box, 
 margin changes by sum_i s_i (theta_i - c_i): s_i with the layers above anywhere in the box and those below at c.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -17,16 +16,12 @@ from apas.models.feedforward import FeedForward
 from apas.models.forward import activation_range, excess, is_positive, steepest
 from apas.worst_case.intervals import derivative_range, interval_product, output_signs, rivals
 
-#: Least and largest values.
-Range = tuple[Floats, Floats]
-#: Numbers smaller than this may have lost digits to underflow.
-TINY = 1e-300
+Range = tuple[Floats, Floats]  # least and largest values
+TINY = 1e-300  # numbers smaller than this may have lost digits to underflow
 
 
-def outputs(
-    net: FeedForward, wanted: Indices, low: Floats, high: Floats
-) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-    """Ends of the weights and of the bias of the margin against each rival."""
+def outputs(net: FeedForward, wanted: Indices, low: Floats, high: Floats) -> Iterator[tuple[Floats, ...]]:
+    """Ends of the weights and of the bias of the margin against each rival, four arrays."""
     w, b = zip(*(net.parameters.split(end)[-2:] for end in (low, high)), strict=True)
     shift = np.where(wanted == 1, net.offset, -net.offset) if len(net.classes) == 2 else 0.0
     for rival in rivals(net, wanted).T:
@@ -43,16 +38,13 @@ class BoxPass:
 
     net: FeedForward
     weights: list[Range]
-    sums: list[Range]
-    """Ends of what enters each hidden layer's activation, rounding included."""
-    values: list[Range]
-    """Ends of what enters each layer, as computed."""
-    slack: list[Floats]
-    """What these can exceed their computed ends by."""
+    sums: list[Range]  # ends of what enters each hidden layer's activation, rounding included
+    values: list[Range]  # ends of what enters each layer, as computed
+    slack: list[Floats]  # what these can exceed their computed ends by
     error: Floats
 
     @classmethod
-    def through(cls, net: FeedForward, X: Floats, low: Floats, high: Floats) -> BoxPass:
+    def through(cls, net: FeedForward, X: Floats, low: Floats, high: Floats) -> Self:
         """Intervals of every unit, layer by layer."""
         parts = list(zip(net.parameters.split(low), net.parameters.split(high), strict=True))
         weights = parts[::2]
@@ -128,14 +120,11 @@ def _sums(a: Range, w: Range, *, positive: bool) -> Range:
     return least.sum(axis=1), most.sum(axis=1)
 
 
-#: How many numbers a temporary array holds at most, unless a single item needs more.
-NUMBERS = 1 << 17
+NUMBERS = 1 << 17  # how many numbers a temporary array holds at most, unless a single item needs more
 
 
-def margin_ranges(
-    net: FeedForward, X: Floats, wanted: Indices, low: Floats, high: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Bound the margin of each item while its parameters run through its box."""
+def margin_ranges(net: FeedForward, X: Floats, wanted: Indices, low: Floats, high: Floats) -> tuple[Floats, ...]:
+    """Bound the margin of each item while its parameters run through its box: least, most, and their rounding."""
     least, most, error = (np.empty(len(X)) for _ in range(3))
     for part in _blocks(net, len(X)):
         box = BoxPass.through(net, X[part], low[part], high[part])
@@ -161,7 +150,7 @@ def margin_slopes(
         highest = np.minimum(most[part], ceiling) + 2 * box.error
         matters = [~(e[0] > highest) for e in ends]
         for terms, some in zip(against, matters, strict=True):
-            for i, (low_end, high_end), slack in box.backward(terms[:2]) if some.any() else ():
+            for i, (low_end, high_end), slack in box.backward((terms[0], terms[1])) if some.any() else ():
                 steep = np.maximum(-low_end, high_end) + slack
                 w, b = net.parameters.slices[2 * i : 2 * i + 2]
                 for where, bound in ((w, box.reach(i)[:, :, None] * steep[:, None, :]), (b, steep)):
@@ -205,7 +194,7 @@ def margin_lines(
         low, high = at.margin(*narrow)
         bounds = least - around.error - off, most + around.error + off, (low - at.error - off, high + at.error + off)
         found.append(MarginLines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error + off))
-        for i, slope, slack in around.backward(wide[:2]):
+        for i, slope, slack in around.backward((wide[0], wide[1])):
             slope = slope[0] - slack, slope[1] + slack
             _fill(found[-1].slopes, net.parameters.slices[2 * i : 2 * i + 2], at.entering(i), slope)
     for lines, rival in zip(found, rivals(net, wanted).T, strict=True):

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +25,13 @@ class PartBounds:
 
     least: Floats
     most: Floats
-    failing: Floats
-    valid: Floats
+    failing: Floats | Bools
+    valid: Floats | Bools
     effects: Floats
     error: Floats
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ShiftBox:
     """A row, and the box that the parameters of its dense network run through."""
 
@@ -42,24 +41,13 @@ class ShiftBox:
     radii: Floats
     delta: float
 
-    @cached_property
-    def moving(self) -> Indices:
-        """Numbers of the parameters that move: the axes of the cube."""
-        return np.flatnonzero(self.radii)
-
-    @cached_property
-    def _reach(self) -> Floats:
-        return self.delta * self.radii[self.moving]
-
-    @cached_property
-    def _rounding(self) -> Floats:
-        """More than what the few roundings behind an end of a parameter can do."""
-        return np.asarray(2.0**-50 * (np.abs(self.net.parameters.values[self.moving]) + self._reach))
-
-    @cached_property
-    def _in_use(self) -> float:
-        """More than what coarser arithmetic does to a margin where the network is used."""
-        return float(self.net.rounding(self.x[None], self.radii, self.delta)[0])
+    def __post_init__(self) -> None:
+        self.moving = np.flatnonzero(self.radii)  # numbers of the parameters that move: the axes of the cube
+        self._reach = self.delta * self.radii[self.moving]
+        # more than what the few roundings behind an end of a parameter can do
+        self._rounding = 2.0**-50 * (np.abs(self.net.parameters.values[self.moving]) + self._reach)
+        # more than what coarser arithmetic does to a margin where the network is used
+        self._in_use = float(self.net.rounding(self.x[None], self.radii, self.delta)[0])
 
     def directions(self, points: Floats) -> Floats:
         """Points of the cube, shape (points, axes), as directions in [-1, 1], shape (points, k)."""
@@ -83,7 +71,7 @@ class ShiftBox:
             effects = slopes[:, self.moving] * (2.0 * self._reach * width)
             error = error + self._in_use
             least, most = least - error, most + error
-        return PartBounds(least, most, _not(least > 0), _not(most < 0), effects, error)
+        return PartBounds(least, most, ~(least > 0), ~(most < 0), effects, error)
 
     def measure(self, start: Floats, width: Floats) -> PartBounds:
         """What `bound` says, and bounds on the share of each part that fails or is valid."""
@@ -102,7 +90,7 @@ class ShiftBox:
                 np.maximum(effects, 2.0 * np.maximum(-low, high), out=effects, where=~settled[:, None])
         least = np.minimum.reduce([lines.least for lines in against])
         most = np.minimum.reduce([lines.most for lines in against])
-        failing, valid = np.minimum(failing, _not(least > 0)), np.minimum(valid, _not(most < 0))
+        failing, valid = np.minimum(failing, ~(least > 0)), np.minimum(valid, ~(most < 0))
         return PartBounds(least, most, failing, valid, effects, against[0].error)
 
     def _items(self, count: int) -> tuple[Floats, Indices]:
@@ -116,12 +104,7 @@ class ShiftBox:
         return low, high
 
 
-def _not(settled: Bools) -> Floats:
-    return (~settled).astype(np.float64)
-
-
-#: What is known about a part.
-OPEN, VALID, FAILING, HALVED = 0, 1, -1, 2
+OPEN, VALID, FAILING, HALVED = 0, 1, -1, 2  # what is known about a part
 
 
 class BoxTree:
@@ -181,16 +164,11 @@ class BoxTree:
             setattr(self, name, np.resize(getattr(self, name), size).copy())
 
 
-#: How many parts are looked at together at most, and how many numbers that may take.
-PARTS, NUMBERS = 4096, 1 << 18
-#: The same while a single failing shift is looked for, where what is found decides what to look at next.
-PROBED = 128
-#: A part that is thinner along an axis is not halved along it.
-THIN = 2.0**-40
-#: Shares of a part are counted in units of one in this many; sums of them stay exact in float64.
-UNITS = 2**40
-#: Finds a failing shift in parts, given as lower corners and widths.
-Probe = Callable[[Floats, Floats], bool]
+PARTS, NUMBERS = 4096, 1 << 18  # how many parts are looked at together at most, and how many numbers that may take
+PROBED = 128  # the same while a single failing shift is looked for, where what is found decides what to look at next
+THIN = 2.0**-40  # a part that is thinner along an axis is not halved along it
+UNITS = 2**40  # shares of a part are counted in units of one in this many; sums of them stay exact in float64
+Probe = Callable[[Floats, Floats], bool]  # finds a failing shift in parts, given as lower corners and widths
 
 
 class Partition(NamedTuple):

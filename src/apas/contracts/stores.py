@@ -1,4 +1,4 @@
-"""A ledger in one SQLite file."""
+"""Databases that keep a ledger: a file of SQLite, or a schema of its own, called apas, in a PostgreSQL database."""
 
 import os
 import sqlite3
@@ -7,11 +7,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from apas.contracts.stores import BY_STATE, PATIENCE, PROMISES, TABLES, VERSION
+from apas._lazy import require
 from apas.errors import InputError
 
-#: Written into the header of the file, beside the version of the tables: "apas" in ASCII.
+#: Tables of a ledger; databases differ in `{key}`, a number that counts itself, and `{number}`.
+PROMISES = """CREATE TABLE promises (
+        id {key}, reference TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL,
+        content TEXT NOT NULL, issued TEXT NOT NULL, expires TEXT,
+        state TEXT NOT NULL CHECK (state IN ('open', 'honoured', 'broken', 'withdrawn')),
+        UNIQUE (reference, digest))"""
+BY_STATE = "CREATE INDEX promises_by_state ON promises (state)"
+TABLES = (
+    PROMISES,
+    """CREATE TABLE history (
+        id {key}, promise {number} NOT NULL REFERENCES promises (id), at TEXT NOT NULL,
+        event TEXT NOT NULL, state TEXT NOT NULL, model TEXT, detail TEXT NOT NULL)""",
+    "CREATE INDEX history_of_promise ON history (promise)",
+    BY_STATE,
+)
+#: Of the tables. Since 2 none holds "expired": it follows from the date, so that a wrong clock leaves no trace.
+VERSION = 2
+PATIENCE = 60.0  # seconds to wait for other writers
+#: "apas" in ASCII: in the header of a file beside the version of its tables; and the lock of a PostgreSQL database, by
+#: which writers take turns, and which ends with their transaction, whatever becomes of them.
 APPLICATION = 0x61706173
 #: Version 1 closed a promise for good as soon as the clock was past its last day. SQLite cannot change what a
 #: column may hold, so the table is made again; what the history said stays, but for the state, which is open.
@@ -144,3 +164,106 @@ class SqliteStore:
             if "locked" in said or "busy" in said:
                 raise InputError(f"{self.path} was in use by others for {PATIENCE:g} s; try again.") from None
             raise InputError(f"{self.path} cannot be used: {said}.") from None
+
+
+class PostgresStore:
+    """A connection; every commit is on the server's disk before it returns."""
+
+    def __init__(self, url: str, *, create: bool) -> None:
+        self._driver = require("psycopg", feature="a ledger in PostgreSQL", extra="postgres")
+        self.name = _without_password(url)
+        with self._readable_errors():
+            # transactions are begun by hand; what a killed writer left open ends with its connection
+            self.connection = self._driver.connect(url, autocommit=True, connect_timeout=10, application_name="apas")
+            try:
+                self._prepare(create)
+            except BaseException:
+                self.connection.close()
+                raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Names of the columns and rows of a query."""
+        # psycopg's placeholders; queries of ours hold question marks for values alone, and per cents in patterns
+        with self._readable_errors(), self.connection.cursor() as cursor:
+            cursor.execute(query.replace("%", "%%").replace("?", "%s") if values else query, values or None)
+            described = cursor.description
+            return [column.name for column in described or ()], cursor.fetchall() if described else []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing; other writers wait, so that the history is in the order of its numbers."""
+        with self._readable_errors(), self.connection.transaction():
+            self.connection.execute(f"SELECT pg_advisory_xact_lock({APPLICATION})")
+            yield
+
+    def _prepare(self, create: bool) -> None:
+        run = self.connection.execute
+        run(f"SET lock_timeout = {int(1000 * PATIENCE)}")
+        run("SET synchronous_commit = on")
+        run("SET search_path = apas")
+        version = self._version()
+        if not version and not create:
+            raise InputError(f"{self.name} holds no ledger of apas; `apas ledger add` makes one.")
+        if version != VERSION:
+            # before the transaction begins: only then does the server forget what it remembers about tables, and what
+            # another process made while this one waited would else not be seen
+            run(f"SELECT pg_advisory_lock({APPLICATION})")
+            with self.transaction():
+                version = self._version()
+                if not version:
+                    run("CREATE SCHEMA IF NOT EXISTS apas")
+                    for statement in (*TABLES, "CREATE TABLE ledger (version INTEGER NOT NULL)"):
+                        run(statement.format(key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", number="BIGINT"))
+                    run("INSERT INTO ledger (version) VALUES (%s)", (VERSION,))
+            run(f"SELECT pg_advisory_unlock({APPLICATION})")
+
+    def _version(self) -> int:
+        """The version of the tables, 0 if there are none; those of a later apas are refused."""
+        if self.connection.execute("SELECT to_regclass('apas.ledger')").fetchone()[0] is None:
+            return 0
+        version = int(self.connection.execute("SELECT max(version) FROM ledger").fetchone()[0] or 0)
+        if version > VERSION:
+            read = f"this apas reads up to {VERSION}"
+            raise InputError(f"{self.name} holds a ledger of version {version}, but {read}; use a newer apas.")
+        return version
+
+    @contextmanager
+    def _readable_errors(self) -> Iterator[None]:
+        """What the server or the driver says, as a sentence without the password."""
+        try:
+            yield
+        except self._driver.errors.LockNotAvailable:
+            raise InputError(f"{self.name} was in use by others for {PATIENCE:g} s; try again.") from None
+        except self._driver.errors.InsufficientPrivilege as error:
+            raise InputError(
+                f"{self.name} refuses: {_first_line(error)}; give the user the right to create and use the schema apas."
+            ) from None
+        except self._driver.OperationalError as error:
+            raise InputError(f"{self.name} cannot be reached or was lost: {_first_line(error)}; try again.") from None
+        except self._driver.Error as error:
+            raise InputError(f"{self.name} cannot be used as a ledger: {_first_line(error)}.") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no reason was given"])[0].rstrip(".")
+
+
+def _without_password(url: str) -> str:
+    """The address as people may read it: user, host, port and database."""
+    try:
+        parts = urlsplit(url)
+        place = f"{parts.hostname or 'localhost'}{'' if parts.port is None else f':{parts.port}'}"
+    except ValueError:
+        raise InputError("`path` of a ledger must be an address such as postgresql://user@host:5432/name.") from None
+    return f"postgresql://{'' if parts.username is None else parts.username + '@'}{place}{parts.path}"
+
+
+def open_store(place: str | os.PathLike[str], *, create: bool) -> SqliteStore | PostgresStore:
+    """The database that a name means: an address that begins with ``postgresql://``, or a file."""
+    if isinstance(place, str) and place.partition("://")[0] in ("postgresql", "postgres") and "://" in place:
+        return PostgresStore(place, create=create)
+    return SqliteStore(place, create=create)
