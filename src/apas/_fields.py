@@ -206,13 +206,10 @@ class Kinds:
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self.places = places
-        self._met: dict[str, Any] = {}
 
     def __getitem__(self, kind: str) -> Any:
-        if kind not in self._met:
-            module, _, name = self.places[kind].rpartition(".")
-            self._met[kind] = getattr(import_module(module), name)
-        return self._met[kind]
+        module, _, name = self.places[kind].rpartition(".")
+        return getattr(import_module(module), name)
 
     def know(self, value: object) -> bool:
         """Whether a reader of a file would know what such an object is."""

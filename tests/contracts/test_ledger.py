@@ -401,3 +401,19 @@ def test_an_audit_says_what_became_of_rows_together():
         report = apas.audit(found, moved(by), base=OLD, repairs=False)
         assert report.notes[-1].endswith(f"the new model {said}.")
         assert report.ok == (by == -0.06)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("mysql://x:secret@host/name", "got mysql://...; mend it"),
+        ("postgresql://x:secret@host:99999/name", "its host or port cannot be read"),
+    ],
+)
+def test_an_address_of_something_else_is_refused_without_its_password(address, said):
+    with pytest.raises(
+        apas.InputError, match="must be a.* address such as postgresql://user@host:5432/name"
+    ) as refused:
+        apas.Ledger(address)
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value)

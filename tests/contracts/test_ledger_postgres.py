@@ -78,7 +78,7 @@ def test_no_password_is_shown(url, server):
 def test_what_is_not_a_ledger_is_refused_in_a_sentence(url):
     with pytest.raises(apas.InputError, match="holds no ledger of apas; `apas ledger add` makes one"):
         apas.Ledger(url, create=False)
-    with pytest.raises(apas.InputError, match="cannot be reached or was lost: .*; try again"):
+    with pytest.raises(apas.InputError, match="cannot be reached or was lost: .*; check the address and try again"):
         apas.Ledger("postgresql://apas@127.0.0.1:1/postgres")
     apas.Ledger(url).close()
     with psycopg.connect(url, autocommit=True) as connection:

@@ -243,7 +243,9 @@ class PostgresStore:
                 f"{self.name} refuses: {_first_line(error)}; give the user the right to create and use the schema apas."
             ) from None
         except self._driver.OperationalError as error:
-            raise InputError(f"{self.name} cannot be reached or was lost: {_first_line(error)}; try again.") from None
+            raise InputError(
+                f"{self.name} cannot be reached or was lost: {_first_line(error)}; check the address and try again."
+            ) from None
         except self._driver.Error as error:
             raise InputError(f"{self.name} cannot be used as a ledger: {_first_line(error)}.") from None
 
@@ -258,12 +260,20 @@ def _without_password(url: str) -> str:
         parts = urlsplit(url)
         place = f"{parts.hostname or 'localhost'}{'' if parts.port is None else f':{parts.port}'}"
     except ValueError:
-        raise InputError("`path` of a ledger must be an address such as postgresql://user@host:5432/name.") from None
+        example = "postgresql://user@host:5432/name"
+        said = f"must be an address such as {example}; its host or port cannot be read"
+        raise InputError(f"`path` of a ledger {said}.") from None
     return f"postgresql://{'' if parts.username is None else parts.username + '@'}{place}{parts.path}"
 
 
 def open_store(place: str | os.PathLike[str], *, create: bool) -> SqliteStore | PostgresStore:
     """The database that a name means: an address that begins with ``postgresql://``, or a file."""
-    if isinstance(place, str) and place.partition("://")[0] in ("postgresql", "postgres") and "://" in place:
-        return PostgresStore(place, create=create)
+    scheme, separator, _ = str(place).partition("://")
+    if separator and scheme not in ("postgresql", "postgres"):  # the rest of it may hold a password
+        example = "postgresql://user@host:5432/name"
+        raise InputError(
+            f"`path` of a ledger must be a file or an address such as {example}, got {scheme}://...; mend it."
+        )
+    if separator:
+        return PostgresStore(str(place), create=create)
     return SqliteStore(place, create=create)

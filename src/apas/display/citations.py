@@ -16,11 +16,10 @@ SOFTWARE, PAPER = "apas", "marzari2024rigorous"
 @cache
 def _known() -> tuple[dict[str, list[str]], dict[str, str]]:
     """What everything rests on, and the entries of works by their keys."""
-    texts = [
-        files("apas.display").joinpath(f"citations.{kind}").read_text(encoding="utf-8") for kind in ("toml", "bib")
-    ]
-    works = {entry.partition("{")[2].partition(",")[0]: entry for entry in texts[1].strip().split("\n\n")}
-    return tomllib.loads(texts[0]), works
+    folder = files("apas.display")
+    entries = folder.joinpath("citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
+    works = {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}
+    return tomllib.loads(folder.joinpath("citations.toml").read_text(encoding="utf-8")), works
 
 
 def citation(*used: Any) -> str:

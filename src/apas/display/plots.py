@@ -135,9 +135,8 @@ def calibration_plot(found: Any, ax: Axes) -> None:
     said = f"largest {claim.scored}\nthat an update broke"
     ax.plot(np.full(len(broken), rows), broken, "_", markersize=14, color=COLOURS["REFUTED"], label=said)
     if isfinite(claim.threshold):
-        ax.axhline(
-            claim.threshold, color="black", linewidth=1, linestyle="--", label=f"above {at_most(claim.threshold)}"
-        )
+        above = f"above {at_most(claim.threshold)}"
+        ax.axhline(claim.threshold, color="black", linewidth=1, linestyle="--", label=above)
     legend_beside(ax)
     said = f"{rows} rows, sorted; at the right end the {len(claim.worst)} updates"
     _name_axes(ax, said, claim.scored, "Rows that the next update keeps")

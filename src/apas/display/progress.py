@@ -22,17 +22,14 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, description=self._label)
         elif time.monotonic() - self._start > PATIENCE and sys.stderr.isatty():
-            self._show()
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
-    def _show(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
-
-        label, share = TextColumn("{task.description}"), TextColumn("{task.percentage:>3.0f} %")
-        columns = label, BarColumn(), share, TimeRemainingColumn()
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
-        self._bar.start()
-        self._task = self._bar.add_task(self._label, total=self._total, completed=self.done)
+            name, share = TextColumn("{task.description}"), TextColumn("{task.percentage:>3.0f} %")
+            columns = name, BarColumn(), share, TimeRemainingColumn()
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self._label, total=self._total, completed=self.done)
 
     def __enter__(self) -> Self:
         return self

@@ -103,11 +103,14 @@ def _distance(given: MetricInputs, public: Callable[[Any, Any], Floats], name: s
 
 
 def _validity(given: MetricInputs) -> Columns:
-    later = [
-        valid_rows(model, given.table, given.found.target, f"`retrained[{i}]`")
-        for i, model in enumerate(given.retrained)
-    ]
-    return {"valid": given.valid, **dict(zip(retrained_columns(len(later)), later, strict=True))}
+    later, table, target = given.retrained, given.table, given.found.target
+    valid = (valid_rows(model, table, target, f"`retrained[{i}]`") for i, model in enumerate(later))
+    return {"valid": given.valid, **dict(zip(retrained_columns(len(later)), valid, strict=True))}
+
+
+def _robust_fraction(given: MetricInputs) -> Floats:
+    curves = robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
+    return np.array([curve.estimate[0] for curve in curves])
 
 
 Metric = Callable[[MetricInputs], Any]
@@ -124,18 +127,13 @@ METRICS: Mapping[str, Metric] = {
     "delta_validity": lambda given: (
         certify(given.found.model, given.table, given.delta, method="interval", **given.shifted).certified
     ),
-    "robust_fraction": lambda given: [
-        curve.estimate[0]
-        for curve in robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
-    ],
+    "robust_fraction": _robust_fraction,
     "max_shift": lambda given: max_shift(given.found.model, given.table, rng=given.entropy, **given.shifted).deltas,
 }
 #: What a metric cannot do without, and what to pass.
 NEEDED = {
-    "lof": ("background", "the known rows, such as the training table"),
-    "distance_to_data": ("background", "the known rows, such as the training table"),
-    "delta_validity": ("delta", "how far the model may move"),
-    "robust_fraction": ("delta", "how far the model may move"),
+    **dict.fromkeys(("lof", "distance_to_data"), ("background", "the known rows, such as the training table")),
+    **dict.fromkeys(("delta_validity", "robust_fraction"), ("delta", "how far the model may move")),
 }
 #: Which metrics draw.
 DRAWING = ("robust_fraction", "max_shift")

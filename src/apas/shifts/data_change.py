@@ -71,9 +71,10 @@ class AddedRows:
 
 
 class ChangedTable(EqualByContent):
-    """`DataChange` itself, or what a file holds of it: its settings, and by what the training table can be told."""
+    """What a file holds of `DataChange`: its settings, and a digest by which the training table can be told."""
 
     kind: str
+    content: dict[str, Any]
     words: ClassVar[ShiftWords] = ShiftWords(
         changes="changes of the training table",
         one="one refit of the last layer, and delta the number of training rows that changed before it",
@@ -82,30 +83,25 @@ class ChangedTable(EqualByContent):
     )
     no_draws: ClassVar[str] = "no changed table is more likely than another, so nothing is drawn"
 
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.kind, self.content = content["kind"], content
+        self.missing = "the file holds only a digest of the training table; pass shifts=apas.DataChange(...)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings, and the digest of the table, as JSON values."""
+        return dict(self.content)
+
     @classmethod
-    def from_dict(cls, about: Fields) -> AbsentTable:
+    def from_dict(cls, about: Fields) -> ChangedTable:
         """What a file holds of the set."""
         about.only(*SETTINGS)
-        about.choice("loss", "logistic", "squared")
+        about.choice("kind", *CHANGES), about.choice("loss", "logistic", "squared")
         for name in ("C", "tolerance", "weight"):
             about.number(name, above=0)
         about.integer("rows", 1), about.text("table"), about.any("class_weight")
-        return AbsentTable(about.choice("kind", *CHANGES), dict(about.content))
+        return ChangedTable(dict(about.content))
 
-
-@dataclass(frozen=True, eq=False)
-class AbsentTable(ChangedTable):
-    """`DataChange` of which a file holds the settings and the digest of the table, but not the table."""
-
-    kind: str
-    content: dict[str, Any]
-    missing: ClassVar[str] = "the file holds only a digest of the training table; pass shifts=apas.DataChange(...)"
-
-    def to_dict(self) -> dict[str, Any]:
-        """What the file says."""
-        return dict(self.content)
-
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise InputError(f"`shifts` are not complete: {self.missing}.")
 
     directions = margins = radii = contains = measure = region = bind = _refuse
@@ -233,10 +229,9 @@ class DataChange(ChangedTable):
         for name in ("C", "tolerance", "weight"):
             own[name] = check_number(own[name], name, "DataChange", above=0)
         if self.class_weight is not None and not isinstance(self.class_weight, Mapping):
-            raise InputError(
-                "`class_weight` of DataChange must map labels to weights that stay as they are, got "
-                f"{self.class_weight!r}; weights that are computed from the table change with it, which is not covered."
-            )
+            told = f"must map labels to weights that stay as they are, got {self.class_weight!r}"
+            why = "weights that are computed from the table change with it, which is not covered"
+            raise InputError(f"`class_weight` of DataChange {told}; {why}.")
         _numbers(list((self.class_weight or {}).values()), "class_weight")
         rows = len(self.X) if hasattr(self.X, "__len__") else 0
         check_labels(self.y, rows, owner="DataChange")
@@ -250,17 +245,10 @@ class DataChange(ChangedTable):
         except TypeError:
             told = f"must list numbers of columns for each category, such as [[0, 1], [2, 3]], got {self.categories!r}"
             raise InputError(f"`categories` of DataChange {told}.") from None
-
-    @cached_property
-    def _content(self) -> dict[str, Any]:
         weights = None if self.class_weight is None else [[plain(k), float(v)] for k, v in self.class_weight.items()]
         table = data_digest(self.X, self.y, *(() if self.sample_weight is None else (self.sample_weight,)))
-        told = {**vars(self), "class_weight": weights, "rows": len(self.X), "table": table}
-        return {name: as_json(told[name]) for name in SETTINGS}
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings, and the digest of the table, as JSON values."""
-        return dict(self._content)
+        settings = {**own, "class_weight": weights, "rows": len(self.X), "table": table}
+        own["content"] = {name: as_json(settings[name]) for name in SETTINGS}
 
     def bind(self, model: Any) -> LastLayer:
         """The table behind a model, which is read once; `Unsupported` if the last layer is no such classifier."""
@@ -382,16 +370,15 @@ class DataChange(ChangedTable):
         """No parameter moves by itself: a refit moves those of the last layer together."""
         return np.zeros(len(parameters))
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _undrawn(self, *_: Any, **__: Any) -> NoReturn:
         raise Unsupported(f'DataChange is certified by method="refit" alone: {self.no_draws}.')
 
-    directions = margins = _refuse
+    directions = margins = _undrawn
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Nobody knows from parameters alone: `refit_report` asks for the table, and measures."""
-        raise Unsupported(
-            "whether a model is a refit on changed data only its table shows; pass it to audit as `data`."
-        )
+        told = "whether a model is a refit on changed data only its table shows"
+        raise Unsupported(f"{told}; pass it to audit as `data`.")
 
     def measure(self, parameters: Parameters) -> str:
         """The set itself: there is no distribution on it."""
@@ -399,7 +386,7 @@ class DataChange(ChangedTable):
 
     def region(self, parameters: Parameters) -> str:
         """The set in words."""
-        content, what = self._content, "logistic regression" if self.loss == "logistic" else "ridge classifier"
+        content, what = self.content, "logistic regression" if self.loss == "logistic" else "ridge classifier"
         with_weights = "" if self.class_weight is None and self.sample_weight is None else " with its weights"
         rows = self.kind.replace("replaced", "removed and as many added")
         rows += " within the given ranges" if rows.endswith("added") else ""
@@ -410,7 +397,7 @@ class DataChange(ChangedTable):
         )
 
     def __repr__(self) -> str:
-        return f"DataChange({self.kind!r}, {self._content['rows']} rows, {self.loss}, C={self.C:g})"
+        return f"DataChange({self.kind!r}, {self.content['rows']} rows, {self.loss}, C={self.C:g})"
 
 
 def _weights(given: Any, rows: int) -> Floats | None:

@@ -418,9 +418,8 @@ def estimate_delta(
         raise InputError(str(error).replace("`X`", "`X_new`")) from error
     classes = base.classes if update is None else None
     labels = check_labels(y_new, len(points), classes, name="y_new", of="X_new", owner="estimate_delta")
-    entropy, draws, seeds = _draw(
-        rng, rounds, len(points), check_share(fraction, len(points), "estimate_delta", "the new rows", "X_new")
-    )
+    size = check_share(fraction, len(points), "estimate_delta", "the new rows", "X_new")
+    entropy, draws, seeds = _draw(rng, rounds, len(points), size)
     models, columns = [], [f"round {i}" for i in range(1, rounds + 1)]
     names = [f"the model of {column} of estimate_delta" for column in columns]
     for name, rows, seed in zip(names, draws, seeds, strict=True):

@@ -27,6 +27,8 @@ NUMBERS = 1 << 18
 ENCODED = "encoded input"
 #: What they are called where there is none.
 PLAIN = "input"
+#: What is said of noise alone, behind its words.
+STILL = "; the model does not move"
 #: A reach that is a whole number of steps but for rounding counts as one: 0.3 is three steps of 0.1.
 NEARLY = 1 + 1e-12
 
@@ -202,7 +204,7 @@ class InputNoise(SetBySettings):
         size += " in model units" if ENCODED in parameters.layers else ""
         whole = [parameters.names[j] for j in movers if steps[j]]
         stepping = f", {_some(whole)} in whole steps" if whole else ""
-        return f"the box in which {what} of the row moves by at most {size}{stepping}; the model does not move"
+        return f"the box in which {what} of the row moves by at most {size}{stepping}{STILL}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -326,16 +328,12 @@ class JointShifts(SetBySettings):
     def measure(self, parameters: Parameters) -> str:
         """Names of both distributions."""
         theta, x = self._apart(parameters)
-        return f"{self.parameters.measure(theta)}, and independently {self._of_row(self.row.measure(x))}"
+        return f"{self.parameters.measure(theta)}, and independently {self.row.measure(x).removesuffix(STILL)}"
 
     def region(self, parameters: Parameters) -> str:
         """Both sets in words."""
         theta, x = self._apart(parameters)
-        return f"{self.parameters.region(theta)}, together with {self._of_row(self.row.region(x))}"
-
-    @staticmethod
-    def _of_row(words: str) -> str:
-        return words.removesuffix("; the model does not move")
+        return f"{self.parameters.region(theta)}, together with {self.row.region(x).removesuffix(STILL)}"
 
 
 def _place(parameters: Parameters, feature: Any, argument: str) -> int:

@@ -377,9 +377,8 @@ def _set_seeds(estimator: Any, seeds: Stream, i: int) -> Any:
 def _check_estimator(estimator: Any, warm_start: bool) -> None:
     if isinstance(estimator, type) or not (hasattr(estimator, "fit") or callable(estimator)):
         what = f"the class {estimator.__name__} itself" if isinstance(estimator, type) else repr(estimator)
-        raise InputError(
-            f"`estimator` of retrain must be a scikit-learn classifier or a function (X, y, seed) -> model, got {what}."
-        )
+        wanted = "a scikit-learn classifier or a function (X, y, seed) -> model"
+        raise InputError(f"`estimator` of retrain must be {wanted}, got {what}.")
     if getattr(distance.final_step(estimator), "settings_lost_", False):
         why = "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them;"
         raise InputError(f"{why} save it with apas.save_model(model, 'model.apas') in the program that trained it.")

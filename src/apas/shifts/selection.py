@@ -203,21 +203,15 @@ class ScaledShifts(ParameterShifts):
 
     def __post_init__(self) -> None:
         # as checked, and copied from what may change; the dictionary, since attributes of the set are frozen
-        own = vars(self)
-        own |= {"kinds": check_kinds(self.kinds, type(self).__name__), "layers": check_layers(self.layers)}
-        own |= {
-            "scale": _copy(self.scale, type(self).__name__),
-            "relative": scalar(self.relative),
-            "floor": scalar(self.floor),
-        }
-        if not isinstance(self.relative, bool | np.bool_):
-            raise InputError(f"`relative` of {type(self).__name__} must be True or False, got {self.relative!r}.")
+        own, name = vars(self), type(self).__name__
+        own |= {"kinds": check_kinds(self.kinds, name), "layers": check_layers(self.layers)}
+        own |= {"scale": _copy(self.scale, name), "relative": scalar(self.relative), "floor": scalar(self.floor)}
+        if not isinstance(self.relative, bool):
+            raise InputError(f"`relative` of {name} must be True or False, got {self.relative!r}.")
         floor = self.floor
         number = isinstance(floor, int | float | np.number) and not isinstance(floor, bool)
         if not number or not 0.0 <= floor < np.inf or (floor and not self.relative):
-            raise InputError(
-                f"`floor` of {type(self).__name__} must be at least 0 and goes with relative=True, got {floor!r}."
-            )
+            raise InputError(f"`floor` of {name} must be at least 0 and goes with relative=True, got {floor!r}.")
         own["floor"] = float(floor) + 0.0  # one spelling of each number, as sets are hashed: not 1, and not -0.0
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
@@ -242,11 +236,9 @@ class ScaledShifts(ParameterShifts):
     def _factors(self, parameters: Parameters) -> Floats:
         factors = np.ones(len(parameters))
         if isinstance(self.scale, Mapping):
-            for key, factor in self.scale.items():
-                name = self._layer(parameters, key, "scale")
-                for layer, part in zip(parameters.layers, parameters.slices, strict=True):
-                    if layer == name:
-                        factors[part] = factor
+            by_layer = {self._layer(parameters, key, "scale"): factor for key, factor in self.scale.items()}
+            for layer, part in zip(parameters.layers, parameters.slices, strict=True):
+                factors[part] = by_layer.get(layer, 1.0)
         elif self.scale is not None:
             arrays: Any = self.scale
             shapes = [a.shape for a in arrays]
