@@ -139,6 +139,7 @@ NEEDED = {
 DRAWING = ("robust_fraction", "max_shift")
 #: What the table has besides metrics, and so no metric of a user may be called; `valid_retrained` begins further ones.
 COLUMNS = ("row", "rank", "found", "valid", "vm1", "vm2")
+DEFAULT = ("validity", "l1", "l0", "lof")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,9 +257,6 @@ def _json(values: Any) -> dict[str, Any]:
     import pandas as pd
 
     return {str(name): None if pd.isna(value) else plain(value) for name, value in values.items()}
-
-
-DEFAULT = ("validity", "l1", "l0", "lof")
 
 
 def evaluate(

@@ -67,7 +67,8 @@ def no_network(question: Question, name: str) -> str | None:
     rows = offers(shifts, MovesInput) and offers(shifts, Bounded) and shifts.geometry(question.coordinates) is not None
     if not rows and not isinstance(question.geometry, Region):
         return None
-    why = question.model.not_dense() if offers(question.model, Chained) else ""
+    chain = question.model.dense_chain() if offers(question.model, Chained) else ""
+    why = chain if isinstance(chain, str) else ""
     instead = f"use {'' if rows else 'Attack to look for a failing shift, or '}Sampling, for any model"
     return f"{name} needs a dense network{why and f', but {why}'}; {instead}."
 
