@@ -43,7 +43,7 @@ def work(path: Path, settings: Mapping[str, Any]) -> None:
     from threadpoolctl import threadpool_limits
 
     from apas.paper import table1
-    from apas.paper.store import blas
+    from apas.paper.experiment import blas
 
     known = _known(path)
     with threadpool_limits(1), path.open("a", encoding="utf-8") as file:

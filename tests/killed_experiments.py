@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from apas.datasets import dataset_path
-from apas.paper.store import Store, Unit, run_units
+from apas.paper.experiment import Store, Unit, run_units
 
 COUNT = 60
 

@@ -36,6 +36,13 @@ _LOCAL = _PerThread()
 #: which word is which, and so never change: a later version would have another name.
 DERIVED, HASHED = "derived/1/", 1024
 UNIT = 2.0**-31  # turns a signed 32-bit integer into a number of [-1, 1)
+#: Directions of small models are drawn in groups of this many, parameter by parameter: whole cache lines of samples,
+#: and few draws too many at the ends of a block. It says which word belongs to which draw, and so never changes.
+TILE = 128
+SMALL = 1024  # up to this many moving parameters a model counts as small
+PART = 1 << 15  # numbers of larger models are made in parts of so many, which stay in the processor's cache
+LARGEST = 8.4  # no normal number is larger: the smallest share is 2**-54, and half of it the quantile of -8.3744
+_Words = NDArray[np.uint64]
 
 
 def entropy_of(rng: object) -> int:
@@ -100,13 +107,6 @@ class Stream:
         return words.view("<i4")[offset : offset + count]
 
 
-#: Directions of small models are drawn in groups of this many, parameter by parameter: whole cache lines of samples,
-#: and few draws too many at the ends of a block. It says which word belongs to which draw, and so never changes.
-TILE = 128
-SMALL = 1024  # up to this many moving parameters a model counts as small
-PART = 1 << 15  # numbers of larger models are made in parts of so many, which stay in the processor's cache
-
-
 def unit_cube(size: int, stream: Stream, start: int, stop: int) -> Floats:
     """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
 
@@ -140,9 +140,6 @@ def _asked_for(numbers: Floats, start: int, stop: int) -> Floats:
     return numbers.T
 
 
-LARGEST = 8.4  # no number is larger: the smallest share is 2**-54, and half of it the quantile of -8.3744
-
-
 def standard_normals(size: int, stream: Stream, start: int, stop: int) -> Floats:
     """Points number `start` to `stop` of a row of independent points with `size` standard normal coordinates."""
     if size > SMALL:
@@ -161,9 +158,6 @@ def _normals(words: NDArray[np.uint64]) -> Floats:
     # the lower half of the distribution alone: there `uniform` has its finest numbers, and the far tail all its digits
     sizes: Floats = -ndtri(0.5 * uniform(words))
     return np.where(words & np.uint64(1), -sizes, sizes)
-
-
-_Words = NDArray[np.uint64]
 
 
 def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> Floats:

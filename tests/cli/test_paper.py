@@ -20,8 +20,7 @@ from conftest import shared_folder
 import apas
 from apas.cli import research as paper
 from apas.datasets import DATASETS
-from apas.paper.experiment import EXPERIMENTS
-from apas.paper.store import code_version
+from apas.paper.experiment import EXPERIMENTS, code_version
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def _begin(capsys, words, folder):
     assert (folder / "cut.jsonl.run").exists()
 
 
-def _stop(self, written):
+def _stop(self, top, lines):
     raise KeyboardInterrupt
 
 

@@ -33,7 +33,7 @@ from apas.cli.promises import read_references
 from apas.cli.rows import read_rows
 from apas.contracts.certificate_file import read_stored
 from apas.models.digest import model_digest
-from apas.paper.store import Store
+from apas.paper.experiment import Store
 from apas.report.subject import read_later, read_subject
 from apas.theory import read_dimacs
 

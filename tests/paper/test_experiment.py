@@ -10,8 +10,7 @@ import pytest
 
 from apas import InputError
 from apas._lazy import require
-from apas.paper.experiment import run_experiment
-from apas.paper.store import Store, Unit
+from apas.paper.experiment import Store, Unit, run_experiment
 
 
 class Squares:

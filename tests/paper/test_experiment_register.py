@@ -9,8 +9,7 @@ from conftest import shared_folder
 
 from apas import InputError
 from apas.datasets import data_from
-from apas.paper.experiment import EXPERIMENTS, Entry, datasets_of
-from apas.paper.store import Unit
+from apas.paper.experiment import EXPERIMENTS, Entry, Unit, datasets_of
 
 
 def test_names():

@@ -7,7 +7,7 @@ import pytest
 from conftest import shared_folder
 
 from apas.paper import figure4
-from apas.paper.store import Store, run_units
+from apas.paper.experiment import Store, run_units
 
 #: Least and largest delta that the authors' notebooks print: in the worst case, and by sampling.
 SPREADS = {

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from apas.paper import lemma
-from apas.paper.store import Store, run_units
+from apas.paper.experiment import Store, run_units
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ from conftest import shared_folder
 
 from apas import FeedForward, InputError
 from apas.experiments import prepare
-from apas.paper.networks import certified_inputs, distinct_inputs
+from apas.paper.networks import choose_inputs
 
 NET = FeedForward([[[1.0], [1.0]]], [[-1.0]])
 X = np.random.default_rng(3).uniform(size=(400, 2)).round(1)
 
 
 def test_different_rows_of_class_0():
-    chosen = distinct_inputs(NET, X, 0.1, seed=4, count=30)
+    chosen = choose_inputs(NET, X, 0.1, seed=4, count=30)
     rows = X[chosen.rows]
     assert len(np.unique(rows, axis=0)) == 30
     assert (rows.sum(axis=1) < 1).all()
@@ -23,17 +23,17 @@ def test_different_rows_of_class_0():
     # a row keeps class 0 if its largest output, x1 + x2 - 1 + 0.1 (x1 + x2 + 1), is below 0
     assert chosen.n_certified == np.count_nonzero(1.1 * rows.sum(axis=1) - 0.9 < 0)
     assert 0 < chosen.n_certified < 30
-    other = distinct_inputs(NET, X, 0.1, seed=5, count=30)
+    other = choose_inputs(NET, X, 0.1, seed=5, count=30)
     assert set(other.rows.tolist()) != set(chosen.rows.tolist())
 
 
 def test_as_many_as_there_are():
-    chosen = distinct_inputs(NET, X, 0.1, seed=4, count=10_000)
+    chosen = choose_inputs(NET, X, 0.1, seed=4, count=10_000)
     assert len(chosen.rows) == chosen.n_class_0
 
 
 def test_published_inputs_keep_their_class():
-    chosen = certified_inputs(NET, X, 0.1, most=40, seed=1)
+    chosen = choose_inputs(NET, X, 0.1, most=40, seed=1)
     sums = X[chosen.rows].sum(axis=1)
     assert (1.1 * sums - 0.9 < 0).all()
     assert len(chosen.rows) == chosen.n_certified <= 40

@@ -14,8 +14,18 @@ from conftest import shared_folder
 import apas
 from apas import InputError
 from apas.datasets import data_from, dataset_path
-from apas.paper.experiment import MADE_WITH, PAGE, Entry, ExperimentOutcome, Section, write_page
-from apas.paper.store import Unit, blas, code_version, processor
+from apas.paper.experiment import (
+    MADE_WITH,
+    PAGE,
+    Entry,
+    ExperimentOutcome,
+    Section,
+    Unit,
+    blas,
+    code_version,
+    processor,
+    write_page,
+)
 
 NASTY = "<script>alert('x')</script> & \"quoted\""
 PICTURE = b"\x89PNG picture"

@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_info
 import apas
 from apas import InputError
 from apas.datasets import data_from
-from apas.paper import store as store_module
-from apas.paper.store import (
+from apas.paper import experiment
+from apas.paper.experiment import (
     COMPUTING,
     Store,
     blas,
@@ -142,7 +142,7 @@ def test_a_damaged_file_is_refused_in_one_sentence(path, damage):
 
 
 def test_what_cannot_be_written_is_refused_in_one_sentence(path, monkeypatch):
-    monkeypatch.setattr(store_module, "PATIENCE", 0.05)
+    monkeypatch.setattr(experiment, "PATIENCE", 0.05)
     with Store(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin exclusive")
         with pytest.raises(InputError, match="must be a file of results .* got database is locked; name another"):
@@ -209,7 +209,7 @@ def test_libraries_are_known_by_their_versions(monkeypatch):
     assert made_with().startswith(f"apas {code_version()}, Python ")
     found = {made_with()}
     for changed in COMPUTING:
-        monkeypatch.setattr(store_module, "version", lambda name, changed=changed: "0" if name == changed else "1")
+        monkeypatch.setattr(experiment, "version", lambda name, changed=changed: "0" if name == changed else "1")
         found.add(made_with.__wrapped__())
     assert len(found) == 1 + len(COMPUTING)
 
@@ -221,7 +221,7 @@ def test_processors_and_the_kernels_of_their_blas_are_known(monkeypatch):
     found = {made_with()}
     for changed in ("blas", "processor"):
         with monkeypatch.context() as patch:
-            patch.setattr(store_module, changed, lambda: "another")
+            patch.setattr(experiment, changed, lambda: "another")
             found.add(made_with.__wrapped__())
     assert len(found) == 3
 
@@ -230,7 +230,7 @@ def test_another_kernel_is_another_key():
     """OpenBLAS takes the kernel that a variable of the environment names, if it can."""
     if "openblas" not in blas() or platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("needs OpenBLAS on x86, whose kernels these are")
-    program = "from apas.paper.store import made_with; print(made_with())"
+    program = "from apas.paper.experiment import made_with; print(made_with())"
     given = {**os.environ, "PYTHONPATH": str(Path(apas.__file__).parents[1])}
     words = {
         subprocess.run(

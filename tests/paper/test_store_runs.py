@@ -9,7 +9,7 @@ import killed_experiments
 import pytest
 
 from apas.datasets import data_from
-from apas.paper.store import Store, Unit, data_version, made_with, run_units, unit_key
+from apas.paper.experiment import Store, Unit, data_version, made_with, run_units, unit_key
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from apas.counterfactuals.result import Counterfactuals
 from apas.experiments import prepare
 from apas.metrics import evaluate
 from apas.paper import table1
-from apas.paper.store import Store, run_units
+from apas.paper.experiment import Store, run_units
 from apas.paper.table1 import METHODS, MOST_SHIFTED, ONE_PASS, OPTIMA, PRINTED, RETRAINED, explain, refits_for, scores
 
 #: l1 and lof of MILP-R; l1, lof, VM2 and delta-validity of APΔS, computed without the authors' programs.

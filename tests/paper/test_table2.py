@@ -17,8 +17,7 @@ from apas._random import Stream
 from apas.datasets import data_from
 from apas.display.tables import markdown_table
 from apas.paper import table2
-from apas.paper.experiment import run_experiment
-from apas.paper.store import Store, run_units
+from apas.paper.experiment import Store, run_experiment, run_units
 
 
 @pytest.fixture

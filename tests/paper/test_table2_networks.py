@@ -10,7 +10,7 @@ from paper_tables import appendix_data
 from apas import FeedForward, InputError
 from apas.datasets import DATASETS, data_from
 from apas.experiments import read_tables
-from apas.paper.table2 import EPOCHS, READERS, explained, nearest_other, network, scaled
+from apas.paper.table2 import EPOCHS, explained, nearest_other, network, read_rows, scaled
 
 
 def test_scaled_over_all_rows():
@@ -57,7 +57,7 @@ def test_one_class_has_no_explanations(bias):
 
 
 def check(found):
-    ones, others = (found.network.margin(rows, 1) >= 0 for rows in (found.inputs, found.points))
+    ones, others = (found.network.margin(rows, 1) >= 0 for rows in (found.tests[:10], found.points))
     assert len(ones) == 10
     assert (ones != others).all(), "every explanation changes the prediction"
     assert [w.shape[1] for w in found.network.weights] == [20, 10, 1]
@@ -70,7 +70,7 @@ def test_generated_tables(tmp_path):
             found = explained(dataset)
             check(found)
             assert explained(dataset) is found
-            assert found.rows == 400
+            assert found.facts["rows"] == 400
         first = explained("spam")
     with data_from(appendix_data(tmp_path / "other", seed=1)):
         assert explained("spam") is not first
@@ -82,8 +82,8 @@ def test_real_tables(dataset, accuracy):
         found = explained(dataset)
     check(found)
     assert EPOCHS[dataset] == (100 if dataset == "credit" else 10)
-    assert found.accuracy == pytest.approx(accuracy, abs=0.02)
-    assert found.accuracy > found.majority
+    assert found.facts["accuracy"] == pytest.approx(accuracy, abs=0.02)
+    assert found.facts["accuracy"] > found.facts["majority"]
     assert 0 <= found.points.min() < found.points.max() <= 1
 
 
@@ -98,7 +98,7 @@ def test_another_file_in_the_place_of_a_dataset(tmp_path, dataset):
 
 def test_credit_is_coded_as_in_section_7():
     with data_from(shared_folder("datasets")):
-        X, y = READERS["credit"]()
+        X, y = read_rows("credit")
         part = read_tables("credit").d1
     np.testing.assert_array_equal(X, part.X)
     np.testing.assert_array_equal(y, part.y)

@@ -19,8 +19,7 @@ from apas import FeedForward, InputError
 from apas.datasets import data_from
 from apas.display.tables import markdown_table
 from apas.paper import table2
-from apas.paper.experiment import run_experiment
-from apas.paper.store import Store, data_version, run_units
+from apas.paper.experiment import Store, data_version, run_experiment, run_units
 from apas.paper.table2 import CAUSES, DELTAS, DRAWS, PAPER, levels, outputs, published_run, replay
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -59,8 +58,8 @@ def invented(tmp_path_factory):
     """Invented tables of spam and news with the same rows, and beside them logs of a run of the published program."""
     folder = tmp_path_factory.mktemp("invented")
     with data_from(appendix_data(folder / "datasets")):
-        inputs = table2.explained("spam").inputs
-        X, y = table2.READERS["spam"]()
+        inputs = table2.explained("spam").tests[:10]
+        X, y = table2.read_rows("spam")
     rng, sizes = np.random.default_rng(0), [6, 5, 4, 1]
     weights = [np.float32(rng.normal(size=pair)).tolist() for pair in zip(sizes, sizes[1:], strict=False)]
     biases = [np.float32(rng.normal(size=n)).tolist() for n in sizes[1:]]
@@ -245,7 +244,7 @@ def test_the_logs_of_the_authors(dataset, delta, draws):
 def test_spam_has_the_authors_rows():
     """Their inputs are our first ten test rows, and their neighbours the nearest test rows by label."""
     run, tests = run_of("spam"), np.float32(table2.explained("spam").tests).astype(float)
-    X, y = table2.READERS["spam"]()
+    X, y = table2.read_rows("spam")
     labels = {row.tobytes(): label for row, label in zip(np.float32(X), y, strict=True)}
     of = np.array([labels[row.tobytes()] for row in np.float32(tests)])
     np.testing.assert_array_equal(tests[:10], run.inputs)

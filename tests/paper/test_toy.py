@@ -9,7 +9,7 @@ import pytest
 from conftest import shared_folder
 
 from apas.paper import toy
-from apas.paper.store import Store, run_units
+from apas.paper.experiment import Store, run_units
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typer import Argument, Option
 import apas
 from apas._atomic import refusing, write_text
 from apas.cli import options
-from apas.cli.options import OfferOptions, group_options, optional, parse_spans, parse_target, pick_method, split_words
+from apas.cli.options import MethodName, OfferOptions, group_options, optional, parse_target, pick_method, split_words
 from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_rows
 from apas.cli.rows import read_rows, whole_numbers
 from apas.cli.workers import workers
@@ -105,7 +105,7 @@ def _about_regions(
             raise InputError("`--sizes` and `--space` go with `--region` or `--beyond`; leave them out.")
         return None
     known = None if space is None else apas.FeatureSpace.from_toml(space)
-    region = apas.Region(parse_spans(spans), beyond=before is not None, space=known, sizes=sizes)
+    region = apas.Region(options.parse_spans(spans), beyond=before is not None, space=known, sizes=sizes)
 
     def ask(net: Any, table: Any, *, target: Any, **more: Any) -> "apas.Certificates":
         if before is not None:
@@ -121,7 +121,10 @@ def _continue(model: Path, file: Path, samples: int | None, given: list[str], co
     """Draw on for the rows of a certificate file that were left open."""
     if samples is None:
         raise InputError("Missing option '--samples': say after how many draws in all to leave a row open.")
-    given += [name for name, changed in common.changed().items() if changed]
+    told = {"--shifts": common.shifts != "linf", "--relative": common.relative, "--only": common.only is not None}
+    told |= {"--refits": common.refits is not None, "--simultaneous": common.simultaneous}
+    told |= {"--out": common.out is not None, "--resume": common.resume}
+    given += [name for name, is_told in told.items() if is_told]
     if given:
         raise InputError(f"`{given[0]}` goes without `--continue`, whose file has all that; leave it out.")
     found = apas.load_certificates(file)
@@ -164,8 +167,8 @@ def max_shift_command(
     rows: options.RowsFile,
     target: options.Target,
     *,
-    method: options.MethodName = Option(
-        options.MethodName.sampling, help="sampling asks about most shifts, the others about every shift."
+    method: MethodName = Option(
+        MethodName.sampling, help="sampling asks about most shifts, the others about every shift."
     ),
     search: SearchName | None = optional("How to search (sampling).", "rays; confirm above 100,000 parameters"),
     coverage: options.Coverage = None,
@@ -283,9 +286,7 @@ def generate_command(
     *,
     offers: OfferOptions,
     source: SourceName = Option(SourceName.robust, help="Where candidates come from."),
-    method: options.MethodName = Option(
-        options.MethodName.sampling, help="sampling certifies most shifts, the others every shift."
-    ),
+    method: MethodName = Option(MethodName.sampling, help="sampling certifies most shifts, the others every shift."),
     coverage: options.Coverage = None,
     confidence: options.Confidence = None,
     samples: options.Samples = None,
@@ -307,7 +308,7 @@ def generate_command(
 
     apas generate model.json rejected.csv --background train.csv --delta 0.05 --tolerance 0.02 --beyond
     """
-    check_outputs({"--out": common.out, "--save": common.save}, model, rows, *offers.files)
+    check_outputs({"--out": common.out, "--save": common.save}, model, rows, offers.background, offers.space)
     common.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     if delta == 0 and common.save is not None:
@@ -388,9 +389,9 @@ def menu_command(
 
     apas menu model.json rejected.csv --space space.toml --delta 0.05 --beyond --out menu.html --save promises.json
     """
-    check_outputs({"--out": out, "--save": save}, model, rows, *offers.files)
+    check_outputs({"--out": out, "--save": save}, model, rows, offers.background, offers.space)
     movement.check_delta(delta)
-    how = pick_method(options.MethodName.sampling, coverage=coverage, confidence=confidence, samples=samples)
+    how = pick_method(MethodName.sampling, coverage=coverage, confidence=confidence, samples=samples)
     net = layers.read(model)
     table, about = offers.open(net, rows)
     chosen: dict[str, Any] = {"features": None if features is None else split_words(features), "size": size}

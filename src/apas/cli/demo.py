@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer import Option
 
+import apas
 from apas.cli import options
 from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
-    from apas.contracts.audit import AuditReport
-    from apas.paper.demo_bank import Offers
-    from apas.shifts.distance import ShiftReport
+    from pandas import DataFrame
 
 APPLICANTS = 20
 #: So many of them are shown as an example.
@@ -42,7 +41,6 @@ def demo_command(
 
     Example:  apas demo
     """
-    from apas import audit
     from apas.paper.demo_bank import GRID, LATER, PASSES, ROUNDS, TRAINED, DemoFolder, LoanBank, make_offers
 
     say: Any = (lambda _: None) if as_json else _say  # nothing but the JSON document is printed
@@ -73,21 +71,22 @@ def demo_command(
     folder.write_promises(bank, kinds, calibration)
     say("A year later the network is trained on next year's applications, which nothing so far has seen.\n\n")
     retrained = bank.retrained()  # from here on: what was offered is written down and cannot change any more
-    audits = [audit(offers.certificates, retrained, base=bank.model, space=bank.space) for offers in kinds]
+    audits = [apas.audit(offers.certificates, retrained, base=bank.model, space=bank.space) for offers in kinds]
     folder.write_outcomes(retrained, kinds, audits)
     advice = folder.write_page(bank, kinds[1], audits[1], retrained)
+    frames = {offers.name: offers.frame(report) for offers, report in zip(kinds, audits, strict=True)}
+    told = {offers.name: offers.to_dict(report) for offers, report in zip(kinds, audits, strict=True)}
+    # how far the training moved the model; an audit of no offers does not know
+    moved = next((report.shift for report in audits if report.shift is not None), None)
     if as_json:
-        pairs, moved = list(zip(kinds, audits, strict=True)), _measured_move(audits)
         content: dict[str, Any] = {"format": "apas-demo", "seed": seed, "delta": delta}
         content |= {"calibration": str(calibration.claim), "calibrated": bool(calibration.certified.all())}
-        content["measured_shift"] = None if moved is None else float(moved)
-        content |= {offers.name: offers.to_dict(report) for offers, report in pairs}
-        content["offers"] = {offers.name: json_rows(offers.frame(report).reset_index()) for offers, report in pairs}
-        content |= {"files": [str(file) for file in folder.files], "without_report": advice}
-        print_json(content)
+        content |= {"measured_shift": None if moved is None else float(moved), **told}
+        content["offers"] = {name: json_rows(frame.reset_index()) for name, frame in frames.items()}
+        print_json({**content, "files": [str(file) for file in folder.files], "without_report": advice})
         return
-    _print_examples(kinds, audits)
-    _print_scores(kinds, audits, delta, bool(calibration.certified.any()))
+    _print_examples(list(frames.values()))
+    _print_scores(told, delta, _ending(audits, moved, delta, bool(calibration.certified.any())))
     for line in _files(output, folder.files, advice).split("\n"):  # commands to copy stay on one line
         print_line(line)
 
@@ -99,31 +98,28 @@ def _say(text: str) -> None:
         typer.echo(textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _print_examples(kinds: "list[Offers]", audits: "list[AuditReport]") -> None:
+def _print_examples(frames: "list[DataFrame]") -> None:
     table = new_table()
     for name in ("applicant", "plain offer", "next year", "robust offer", "next year"):
         table.add_column(name, overflow="fold")
-    frames = [offers.frame(audit).head(SHOWN) for offers, audit in zip(kinds, audits, strict=True)]
-    for label in frames[0].index:
+    shown = frames[0].index[:SHOWN]
+    for label in shown:
         cells = [cell(label)]
         for frame in frames:
             valid = frame.at[label, "valid_next_year"]
             style, word = ("", "-") if valid is None else ("green", "accepted") if valid else ("red", "rejected")
             cells += [cell(frame.at[label, "changes"]), cell(word, style=style)]
         table.add_row(*cells)
-    print_table(table, f"These are {len(frames[0])} of {len(kinds[0].found)}; the others are in offers.csv.\n")
+    print_table(table, f"These are {len(shown)} of {len(frames[0])}; the others are in offers.csv.\n")
 
 
-def _print_scores(kinds: "list[Offers]", audits: "list[AuditReport]", delta: float, calibrated: bool) -> None:
-    from apas import Sampling
-
-    claim = Sampling()
+def _print_scores(told: dict[str, dict[str, Any]], delta: float, ending: str) -> None:
+    claim = apas.Sampling()
     most = f"{100 * claim.coverage:g} % of the shifts"
-    plain, robust = (offers.to_dict(audit) for offers, audit in zip(kinds, audits, strict=True))
     table = new_table("", right=("plain", "robust"), no_wrap=True)
 
     def line(words: str, shown: Any) -> None:
-        table.add_row(words, shown(plain), shown(robust))
+        table.add_row(words, *map(shown, told.values()))
 
     def known(name: str, write: Any) -> Any:
         return lambda s: "-" if s[name] is None else write(s[name])
@@ -138,17 +134,16 @@ def _print_scores(kinds: "list[Offers]", audits: "list[AuditReport]", delta: flo
     line(f"largest delta for {most}, median", known("median_delta_most", at_least))
     line("largest delta for every shift, median", known("median_delta_every", at_least))
     line("accepted by the model of next year", lambda s: f"{s['valid_next_year']} of {s['found']}")
-    print_table(table, _ending(audits, delta, calibrated))
+    print_table(table, ending)
 
 
-def _ending(audits: "list[AuditReport]", delta: float, calibrated: bool) -> str:
+def _ending(audits: "list[apas.AuditReport]", moved: "apas.ShiftReport | None", delta: float, calibrated: bool) -> str:
     plain, robust = (f"{sum(row.valid for row in audit)} of {len(audit)}" for audit in audits)
     lines = [f"Promises kept: {plain} plain, {robust} robust."]
     if calibrated:
         kept = all(row.valid for row in audits[1])  # a share of updates is claimed, of which this is one
         told = "keeps all robust offers, as most updates are said to" if kept else "is one of those that break some"
         lines.append(f"Next year's model {told}.")
-    moved = _measured_move(audits)
     if moved is not None:
         where = "within" if moved.delta <= delta else "beyond"
         lines.append(
@@ -159,11 +154,6 @@ def _ending(audits: "list[AuditReport]", delta: float, calibrated: bool) -> str:
         if count:
             lines.append(f"{count} of the certified offers {'is' if count == 1 else 'are'} broken{why}")
     return "\n".join(lines)
-
-
-def _measured_move(audits: "list[AuditReport]") -> "ShiftReport | None":
-    """How far the training moved the model; an audit of no offers does not know."""
-    return next((audit.shift for audit in audits if audit.shift is not None), None)
 
 
 def _files(folder: Path, files: list[Path], advice: str | None) -> str:

@@ -44,12 +44,10 @@ def shift_command(
 def print_report(report: "apas.ShiftReport") -> None:
     """Print a table of distances, rounded up, and what they mean."""
     table = new_table("layer", "kind", right=("size", *(f"p = {p:g}" for p in report.norms)))
-    frame = report.to_frame()
-    for start in range(0, len(frame), len(report.norms)):
-        lines = frame.iloc[start : start + len(report.norms)]
-        layer, kind, size = (str(lines[name].iloc[0]) for name in ("layer", "kind", "size"))
-        distances = [at_most(d) if p else f"{d:.0f}" for p, d in zip(lines["p"], lines[report.models[0]], strict=True)]
-        table.add_row(cell(layer), cell(kind), size, *distances)
+    parts = [("all", "all", sum(size for _, _, size in report.parts)), *report.parts]
+    for (layer, kind, size), found in zip(parts, report.distances[:, :, 0].tolist(), strict=True):
+        distances = [at_most(d) if p else f"{d:.0f}" for p, d in zip(report.norms, found, strict=True)]
+        table.add_row(cell(layer), cell(kind), str(size), *distances)
     print_table(table, report.summary())
 
 

@@ -168,11 +168,6 @@ class OfferOptions:
     )
     beyond: bool = Option(False, "--beyond", help="Going further than told must be fine as well.")
 
-    @property
-    def files(self) -> tuple[Path | None, ...]:
-        """What is read."""
-        return self.background, self.space
-
     def open(self, net: "apas.Model", rows: Path) -> tuple[Any, dict[str, Any]]:
         """The table of a file, which can be read in blocks, and what the library takes besides."""
         space = None if self.space is None else apas.FeatureSpace.from_toml(self.space)
@@ -289,12 +284,6 @@ class QuestionOptions(LayerOptions, BlockOptions, ShiftOptions):
     def whole(self) -> dict[str, Any]:
         """What is about all rows together, and so does not go with blocks."""
         return {"simultaneous": self.simultaneous, "save": self.save, "json": self.as_json}
-
-    def changed(self) -> dict[str, bool]:
-        """Which of the options that say what is asked were given."""
-        told = {"--shifts": self.shifts != "linf", "--relative": self.relative, "--only": self.only is not None}
-        told |= {"--refits": self.refits is not None, "--simultaneous": self.simultaneous}
-        return {**told, "--out": self.out is not None, "--resume": self.resume}
 
     def check_outputs(self, *inputs: Path | None) -> None:
         """Refuse files to write that cannot be."""

@@ -26,17 +26,16 @@ if TYPE_CHECKING:
 STREAMED = (".jsonl", ".parquet")
 
 
-def check_outputs(outputs: Mapping[str, Path | None], *inputs: Path | Sequence[Path] | None) -> None:
+def check_outputs(outputs: Mapping[str, Path | None], *inputs: Path | None) -> None:
     """Refuse outputs that could not be written, that are inputs, or two that are one file; before any work."""
     chosen = {name: path for name, path in outputs.items() if path is not None}
-    read = [path for given in inputs if given is not None for path in ([given] if isinstance(given, Path) else given)]
     for name, path in chosen.items():
         wrong = name == "--save" and path.suffix.lower() not in (".json", ".jsonl")
         why = "it must end in .json or .jsonl" if wrong else _unwritable(path)
         if why is not None:
             raise InputError(f"`{name}` must be a file that can be written, got {str(path)!r}: {why}.")
-        for other in read:
-            if same_file(path, other):
+        for other in inputs:
+            if other is not None and same_file(path, other):
                 known = "" if str(other) == str(path) else f", which is {str(other)!r}"
                 raise InputError(
                     f"`{name}` must be another file than those that are read, got {str(path)!r}{known}; it would be "
@@ -159,11 +158,11 @@ def print_rows(
     cells: Callable[[int], Sequence[Any]],
     summary: str = "",
     *,
-    urgent: Callable[[Any], bool] = lambda item: False,
+    urgent: Callable[[Any], bool] | None = None,
 ) -> None:
     """Print a table of rows by their names, of many a page: those that are `urgent` rather than others."""
     rows, labels = range(len(found)), found._labels()
-    ranked = sorted(rows, key=lambda i: not urgent(found[i])) if len(rows) > PAGE else rows
+    ranked = sorted(rows, key=lambda i: not urgent(found[i])) if urgent and len(rows) > PAGE else rows
     for i in sorted(ranked[:PAGE]):
         table.add_row(cell(labels[i]), *map(cell, cells(i)))
     print_table(table, summary or found.summary(), len(rows))

@@ -1,7 +1,6 @@
 """`apas verify`, `audit`, `ledger`, `report` and `letter`: what becomes of promises that were made."""
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,20 +14,9 @@ from typer import Argument, Option
 import apas
 from apas._atomic import refusing, write_text
 from apas._sanitise import from_csv
-from apas.cli import options
+from apas.cli import options, output
 from apas.cli.options import group_options, optional, parse_pairs
-from apas.cli.output import (
-    PAGE,
-    cell,
-    check_outputs,
-    give,
-    json_rows,
-    new_table,
-    print_json,
-    print_line,
-    print_rows,
-    print_table,
-)
+from apas.cli.output import cell, check_outputs, give, new_table, print_json, print_line, print_rows
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -108,7 +96,7 @@ class AuditOptions(options.LayerOptions):
     markdown: Path | None = Option(None, help="Write the report to this Markdown file, too.")
     junit: Path | None = Option(None, help="Write the report to this JUnit XML file, too.")
 
-    def check_outputs(self, *inputs: Path | Sequence[Path] | None, out: Path | None = None) -> None:
+    def check_outputs(self, *inputs: Path | None, out: Path | None = None) -> None:
         """Refuse files to write that are among those that are read."""
         check_outputs({"--markdown": self.markdown, "--junit": self.junit, "--out": out}, *inputs, self.space)
 
@@ -282,19 +270,19 @@ def list_command(
         frame = book.to_frame(chosen, digest=digest) if history is None else book.history(history)
     if as_json:
         kind = "apas-ledger" if history is None else "apas-ledger-history"
-        print_json({"format": kind, "rows": json_rows(frame)})
+        print_json({"format": kind, "rows": output.json_rows(frame)})
         return
     frame = frame.astype(object).where(frame.notna(), None)
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = new_table(*short.columns)
-    for line in short.head(PAGE).itertuples(index=False):
+    for line in short.head(output.PAGE).itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
     parts = ", ".join(f"{n} {name}" for name, n in counts.items())
     what = "promise" if history is None else "event"
     said = f"{len(frame)} {what}{'' if len(frame) == 1 else 's'}{f': {parts}' if history is None and parts else ''}."
-    print_table(table, said, len(frame))
+    output.print_table(table, said, len(frame))
 
 
 @ledger_app.command("audit")
@@ -317,8 +305,9 @@ def ledger_audit_command(
     """
     file = _file(ledger)
     own = [] if file is None else [file, *(file.with_name(file.name + ending) for ending in BESIDE)]
-    how.check_outputs(own, new_model, base)
-    new, *old = (how.read(path) for path in (new_model, *(base or ())))
+    models = [new_model, *(base or ())]
+    how.check_outputs(*own, *models)
+    new, *old = map(how.read, models)
     with apas.Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         report = book.audit(new, base=old or None, record=not dry_run, strict=strict, **how.arguments())
     how.finish(report)

@@ -5,8 +5,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,17 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+import apas
 from apas.cli import options
 from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_note, print_table
+from apas.cli.workers import workers
 from apas.errors import InputError
-from apas.paper.experiment import BEYOND, EXPERIMENTS
+from apas.paper.data_folder import data_folder, data_from, fetch
+from apas.paper.experiment import BEYOND, EXPERIMENTS, Entry, Section, datasets_of, run_experiment, write_page
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from apas._typing import Floats, Integers
-    from apas.models.feedforward import FeedForward
-    from apas.paper.experiment import Entry, ExperimentOutcome
 
 paper_app = typer.Typer(
     name="paper",
@@ -52,30 +50,31 @@ class RunOptions:
     dask: options.Dask = None
     as_json: options.Json = False
 
-    @contextmanager
-    def prepare(self) -> Iterator[int]:
-        """What every run begins with: a number of processes that makes sense, and the folder to read from."""
-        from apas.cli.workers import workers
-        from apas.datasets import data_from
-
-        with data_from(self.data), workers(self.jobs, self.dask) as n_jobs:
-            yield n_jobs
-
-    def run(self, entry: "Entry", n_jobs: int, *, finished: bool = False) -> "ExperimentOutcome":
+    def run(self, entry: Entry, n_jobs: int, *, finished: bool = False) -> Section:
         """Run an experiment, write its tables and figures, and print the tables."""
-        from apas.paper.experiment import run_experiment
-
         how: dict[str, Any] = {"quick": self.quick, "n_jobs": n_jobs, "finished": finished}
         outcome = run_experiment(entry.load(), self.output, label=entry.name, **how)
         if not self.as_json:
-            for title, table in outcome.tables.items():
-                print_table(_result_table(title, table), "")
+            for title, frame in outcome.tables.items():
+                table = new_table(*map(str, frame.columns), title=title, title_justify="left")
+                for cells in frame.itertuples(index=False):
+                    table.add_row(*(cell(f"{value:.3g}" if isinstance(value, float) else value) for value in cells))
+                print_table(table, "")
             print_line(f"written: {', '.join(str(file) for file in outcome.files)}")
         if outcome.without_figures:
             print_note(f"no figures: {outcome.without_figures}")
         if outcome.left_out:
             print_note(f"left out: {outcome.left_out}")
-        return outcome
+        return Section(entry, entry.load().units({"quick": self.quick}), outcome)
+
+    def print_content(self, sections: list[Section], page: Path | None = None) -> None:
+        """Print all that was made as one JSON document."""
+        content: dict[str, Any] = {"format": "apas-paper", "quick": self.quick, "experiments": []}
+        for part in sections:
+            tables = {title: json_rows(table) for title, table in part.outcome.tables.items()}
+            told = {"name": part.entry.name, "title": part.entry.title, "tables": tables}
+            content["experiments"].append({**told, "files": [str(file) for file in part.outcome.files]})
+        print_json({**content, "page": None if page is None else str(page)})
 
 
 @dataclass(eq=False, repr=False)
@@ -93,9 +92,13 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
 
     Example:  apas paper data --data datasets
     """
-    from apas.paper.data_folder import fetch
-
-    folder = _place(data)
+    try:
+        folder = data_folder(data)
+    except InputError:  # a folder to fill need not exist, if it is named
+        named = str(data or os.environ.get("APAS_DATA", "").strip())
+        if not named:
+            raise
+        folder = Path(named).expanduser().absolute()
     files = fetch(folder)
     if as_json:
         lines = [
@@ -115,39 +118,24 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _place(data: Path | None) -> Path:
-    """The folder to fill: the one where data are looked for; if it is named, it need not exist."""
-    from apas.datasets import data_folder
-    from apas.errors import InputError
-
-    try:
-        return data_folder(data)
-    except InputError:
-        named = str(data or os.environ.get("APAS_DATA", "").strip())
-        if not named:
-            raise
-        return Path(named).expanduser().absolute()
-
-
-def _experiment_command(entry: "Entry", group: type[RunOptions]) -> Callable[..., None]:
+def _experiment_command(entry: Entry) -> Callable[..., None]:
 
     def command(how: RunOptions) -> None:
-        with how.prepare() as n_jobs:
-            outcome = how.run(entry, n_jobs, finished=getattr(how, "finished", False))
+        with data_from(how.data), workers(how.jobs, how.dask) as n_jobs:
+            section = how.run(entry, n_jobs, finished=getattr(how, "finished", False))
         if how.as_json:
-            print_json(_content([(entry, outcome)], how.quick, None))
+            how.print_content([section])
 
     command.__doc__ = f"""{entry.title}.
 
     Example:  apas paper {entry.name} --data datasets --output results --jobs 2
     """
-    command.__annotations__["how"] = group
-    return command
+    command.__annotations__["how"] = PartOptions if entry in BEYOND else RunOptions
+    return options.group_options(command)
 
 
 for _entry in (*EXPERIMENTS, *BEYOND):
-    _options = PartOptions if _entry in BEYOND else RunOptions
-    paper_app.command(_entry.name)(options.group_options(_experiment_command(_entry, _options)))
+    paper_app.command(_entry.name)(_experiment_command(_entry))
 
 
 @paper_app.command("all")
@@ -159,36 +147,17 @@ def all_command(how: RunOptions) -> None:
 
     Example:  apas paper all --data datasets --output results --jobs 2
     """
-    from apas.paper.experiment import Section, datasets_of, write_page
-
     sections: list[Section] = []
-    with how.prepare() as n_jobs:
+    with data_from(how.data), workers(how.jobs, how.dask) as n_jobs:
         datasets_of(EXPERIMENTS, quick=how.quick)
         for number, entry in enumerate(EXPERIMENTS, start=1):
             typer.echo(f"{number} of {len(EXPERIMENTS)}: {entry.title}", err=how.as_json)
-            outcome = how.run(entry, n_jobs)
-            sections.append(Section(entry, entry.load().units({"quick": how.quick}), outcome))
+            sections.append(how.run(entry, n_jobs))
         page = write_page(sections, how.output, quick=how.quick, n_jobs=n_jobs)
     if how.as_json:
-        print_json(_content([(part.entry, part.outcome) for part in sections], how.quick, page))
+        how.print_content(sections, page)
     else:
         print_line(f"page: {page}")
-
-
-def _content(outcomes: "list[tuple[Entry, ExperimentOutcome]]", quick: bool, page: Path | None) -> dict[str, Any]:
-    found = []
-    for entry, outcome in outcomes:
-        told = {"tables": {title: json_rows(table) for title, table in outcome.tables.items()}}
-        files = [str(file) for file in outcome.files]
-        found.append({"name": entry.name, "title": entry.title, **told, "files": files})
-    return {"format": "apas-paper", "quick": quick, "experiments": found, "page": None if page is None else str(page)}
-
-
-def _result_table(title: str, frame: "DataFrame") -> Any:
-    table = new_table(*map(str, frame.columns), title=title, title_justify="left")
-    for cells in frame.itertuples(index=False):
-        table.add_row(*(cell(f"{value:.3g}" if isinstance(value, float) else value) for value in cells))
-    return table
 
 
 SIZES = ((8, 8, 1), (30, 100, 50, 1))
@@ -205,37 +174,44 @@ def bench_command(
 
     Example:  apas bench --rounds 3
     """
+    import numpy as np
     from threadpoolctl import threadpool_limits
 
     if rounds < 1:
         raise InputError(f"`--rounds` must be a positive number, got {rounds}.")
     with threadpool_limits(1):
         lines = [_compare(sizes, rows, rounds) for sizes, rows in itertools.product(SIZES, ROWS)]
+    here = {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
+    here |= {"python": platform.python_version(), "numpy": np.__version__}
     if as_json:
-        print_json(
-            {"format": "apas-bench", "draws": DRAWS, "rounds": rounds, "machine": _machine(), "comparisons": lines}
-        )
-    else:
-        _print_times(lines, rounds)
+        print_json({"format": "apas-bench", "draws": DRAWS, "rounds": rounds, "machine": here, "comparisons": lines})
+        return
+    table = new_table("network", right=("parameters", "rows", "loop ms", "apas ms", "times as fast"))
+    for line in lines:
+        times = [f"{1e3 * line[name]:.2f}" for name in ("loop_seconds", "apas_seconds")]
+        table.add_row(line["network"], str(line["parameters"]), str(line["rows"]), *times, f"{line['ratio']:.1f}")
+    print_table(
+        table,
+        f"{DRAWS} shifted models each; medians of {rounds} rounds in one thread; Python {here['python']}, "
+        f"NumPy {here['numpy']}, {here['system']}.",
+    )
 
 
 def _compare(sizes: tuple[int, ...], rows: int, rounds: int) -> dict[str, Any]:
     """Time both on one network; turn by turn, so that a busy machine slows down both."""
     import numpy as np
 
-    from apas import FeedForward, Sampling, certify
-
     rng = np.random.default_rng(0)
     weights = [rng.normal(size=(a, b)) / np.sqrt(a) for a, b in itertools.pairwise(sizes)]
     biases = [0.1 * rng.normal(size=b) for b in sizes[1:]]
     biases[-1] += 5.0  # so far from the boundary that no draw fails, and every draw is made
-    net, X = FeedForward(weights, biases), rng.random((rows, sizes[0]))
+    net, X = apas.FeedForward(weights, biases), rng.random((rows, sizes[0]))
     plain, ours = [], []
     for turn in range(rounds):
         began = time.perf_counter()
         failures = plain_failures(net, X, turn)
         between = time.perf_counter()
-        found = certify(net, X, DELTA, target=1, method=Sampling(n_samples=DRAWS), rng=turn)
+        found = apas.certify(net, X, DELTA, target=1, method=apas.Sampling(n_samples=DRAWS), rng=turn)
         ours.append(time.perf_counter() - between)
         plain.append(between - began)
         if failures.any() or not found.certified.all():
@@ -245,7 +221,7 @@ def _compare(sizes: tuple[int, ...], rows: int, rounds: int) -> dict[str, Any]:
     return {**about, "loop_seconds": slow, "apas_seconds": fast, "ratio": slow / fast}
 
 
-def plain_failures(net: "FeedForward", X: "Floats", seed: int) -> "Integers":
+def plain_failures(net: "apas.FeedForward", X: "Floats", seed: int) -> "Integers":
     """How many shifted models put each row below 0: one model at a time, all rows together."""
     import numpy as np
 
@@ -261,23 +237,3 @@ def plain_failures(net: "FeedForward", X: "Floats", seed: int) -> "Integers":
                 a = np.maximum(a, 0.0)
         failures += a[:, 0] < 0.0
     return failures
-
-
-def _machine() -> dict[str, Any]:
-    import numpy as np
-
-    here = {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
-    return {**here, "python": platform.python_version(), "numpy": np.__version__}
-
-
-def _print_times(lines: list[dict[str, Any]], rounds: int) -> None:
-    table = new_table("network", right=("parameters", "rows", "loop ms", "apas ms", "times as fast"))
-    for line in lines:
-        times = [f"{1e3 * line[name]:.2f}" for name in ("loop_seconds", "apas_seconds")]
-        table.add_row(line["network"], str(line["parameters"]), str(line["rows"]), *times, f"{line['ratio']:.1f}")
-    machine = _machine()
-    print_table(
-        table,
-        f"{DRAWS} shifted models each; medians of {rounds} rounds in one thread; Python {machine['python']}, "
-        f"NumPy {machine['numpy']}, {machine['system']}.",
-    )

@@ -40,13 +40,13 @@ class CsvTable:
 
     def read(self) -> "DataFrame":
         """All rows."""
-        return self._frame([list(column) for column in zip(*self._rows(), strict=True)] or [[] for _ in self.header], 0)
+        return self._frame(list(self._rows()), 0)
 
     def blocks(self, size: int, start: int) -> "Iterator[DataFrame]":
         """The rows from number `start` on, so many at a time."""
         text, lines = self._scan()[1], islice(self._rows(), start, None)
         while some := list(islice(lines, size)):
-            yield self._frame([list(column) for column in zip(*some, strict=True)], start, text)
+            yield self._frame(some, start, text)
             start += len(some)
 
     def _scan(self) -> tuple[int, set[int]]:
@@ -59,10 +59,11 @@ class CsvTable:
                     text.add(i)
         return count, text
 
-    def _frame(self, columns: list[list[Any]], start: int, text: Collection[int] = ()) -> "DataFrame":
+    def _frame(self, rows: list[list[str]], start: int, text: Collection[int] = ()) -> "DataFrame":
         import pandas as pd
 
-        names, index = self.header, pd.RangeIndex(start, start + len(columns[0]))
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in self.header]
+        names, index = self.header, pd.RangeIndex(start, start + len(rows))
         found = {i: column if i in text else as_numbers(column) for i, column in enumerate(columns)}
         if self.indexed:  # what rows are called stays as it is written
             del found[0]

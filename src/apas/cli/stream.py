@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from apas._atomic import append_bytes, refusing, write_bytes, write_text
 from apas.cli.output import STREAMED, print_line, print_note
@@ -31,8 +31,8 @@ class StoredRows:
     """The rows of a certificate file; one in JSON is read as a whole."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.is_lines = path, path.suffix.lower() in STREAMED
-        self.certificates = None if self.is_lines else load_certificates(path)
+        self.path = path
+        self.certificates = None if path.suffix.lower() in STREAMED else load_certificates(path)
 
     def __len__(self) -> int:
         return len(self.certificates) if self.certificates is not None else int(checked_seal(self.path)["rows"])
@@ -48,14 +48,6 @@ class StoredRows:
             yield stored.certificates
 
 
-class BlockLines(NamedTuple):
-    """The lines about a block, below the first line of the file, and what else is to be said."""
-
-    top: str
-    lines: bytes
-    notes: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class BlockJob:
     """What is asked about every block; it travels to each worker once."""
@@ -64,8 +56,8 @@ class BlockJob:
     write: Callable[[Any, int], tuple[str, bytes]]
     given: dict[str, Any]
 
-    def __call__(self, start: int, block: Any) -> BlockLines:
-        """The lines about the rows of a block, whose first is number `start`."""
+    def __call__(self, start: int, block: Any) -> tuple[str, bytes, list[str]]:
+        """The file's first line, those about the rows of a block, whose first is number `start`, and notes besides."""
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             try:
@@ -74,7 +66,7 @@ class BlockJob:
                 text = re.sub(r"(?<= row )\d+", lambda row: str(int(row[0]) + start), str(error))
                 raise InputError(text) from error
         told = [str(warning.message) for warning in heard if type(warning.message).__module__.startswith("apas")]
-        return BlockLines(*self.write(found, start), tuple(dict.fromkeys([*told, *getattr(found, "notes", ())])))
+        return *self.write(found, start), [*told, *getattr(found, "notes", ())]
 
 
 def write_certificates(found: Any, start: int) -> tuple[str, bytes]:
@@ -140,25 +132,25 @@ class Journal:
         self.count += lines.count(b"\n")
         self.counts.update(word.decode() for word in self._word.findall(lines))
 
-    def add(self, written: BlockLines) -> None:
-        """Put the lines of a block on the disk."""
-        lines = written.lines if self.count >= 0 else f"{written.top}\n".encode() + written.lines
+    def add(self, top: str, lines: bytes) -> None:
+        """Put the lines of a block on the disk; those of the first one below the first line of the file."""
+        if self.count < 0:
+            lines = f"{top}\n".encode() + lines
         append_bytes(self.part, lines)
         self._note(lines)
 
     def finish(self) -> None:
         """Seal the file, and give it its name."""
-        if self.is_done:
-            self.run.unlink()
-            return
-        append_bytes(self.part, f"{json.dumps({'rows': self.count, 'digest': self.digest.hexdigest()})}\n".encode())
-        if self.out.suffix.lower() == ".parquet":
-            from apas.contracts.certificate_lines import write_parquet
+        if not self.is_done:
+            seal = {"rows": self.count, "digest": self.digest.hexdigest()}
+            append_bytes(self.part, f"{json.dumps(seal)}\n".encode())
+            if self.out.suffix.lower() == ".parquet":
+                from apas.contracts.certificate_lines import write_parquet
 
-            write_parquet(self.part, self.out)
-            self.part.unlink()
-        else:
-            os.replace(self.part, self.out)
+                write_parquet(self.part, self.out)
+                self.part.unlink()
+            else:
+                os.replace(self.part, self.out)
         self.run.unlink()
 
 
@@ -209,11 +201,11 @@ def stream(
     if not journal.is_done:
         with Progress(total - start, "rows") as progress:
             numbered = ((start + i * size, block) for i, block in enumerate(source.blocks(size, start)))
-            for written in answers_in_order(BlockJob.__call__, job, numbered, where.jobs, where.dask):
+            for top, written, notes in answers_in_order(BlockJob.__call__, job, numbered, where.jobs, where.dask):
                 before = max(0, journal.count)
-                journal.add(written)
+                journal.add(top, written)
                 progress.advance((journal.count - before) // lines)
-                for note in written.notes:
+                for note in notes:
                     if note not in said:
                         print_note(f"note: {note}")
                     said.add(note)

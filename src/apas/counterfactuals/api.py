@@ -24,7 +24,7 @@ from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.leaf_table import leaf_probes
-from apas.counterfactuals.search.loop import Answer, Limits, run_rows
+from apas.counterfactuals.search.loop import Answer, Plan, run_rows
 from apas.counterfactuals.search.stacked import relisted, split_models
 from apas.counterfactuals.search.tests import CertifyingTest, OfferRegion, UnshiftedTest
 from apas.counterfactuals.sources import base as offered
@@ -153,8 +153,8 @@ def generate(
     >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
     >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, method="interval")
-    >>> found.status.tolist()[0].name, bool(found.numbers.sum() > 1.1)
-    ('FOUND', True)
+    >>> found[0].status.name, found.certificates.certified.tolist(), bool(found.numbers.sum() > 1.1)
+    ('FOUND', [True], True)
     >>> apas.generate(net, [[0.2, 0.3]], 0, space=space)[0].gap < 1e-7
     True
     """
@@ -171,9 +171,8 @@ def generate(
         shift_set = relisted(shift_set, [space.bind(other) for other in shift_set.models])
     inputs = space.numbers_for(bound, X)
     known = None if background is None else space.numbers_for(bound, own_columns(background, space), "background")
-    if np.isnan(inputs).any() and not (offers(origin, offered.TakesMissing) and origin.takes_missing):
-        what = f"`X` must have a value in every cell for {type(origin).__name__}, which moves along numbers"
-        raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
+    if not (offers(origin, offered.TakesMissing) and origin.takes_missing):
+        offered.refuse_missing(inputs, origin)
     if offers(origin, offered.ForRows):
         origin.check_rows(len(inputs))
     derived = DerivedSeed.wanted(rng)
@@ -220,16 +219,16 @@ def generate(
         with np.errstate(over="ignore", invalid="ignore"):
             origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
-    limits = Limits(counts[0], counts[1], time.monotonic() + seconds)
-    object.__setattr__(task, "deadline", limits.deadline)
+    object.__setattr__(task, "deadline", time.monotonic() + seconds)
+    plan = Plan(origin, test, *counts)
     with np.errstate(over="ignore", invalid="ignore"):
-        answers = _run(searches, deltas, origin, test, limits, question.n_jobs)
+        answers = _run(searches, deltas, plan, question.n_jobs)
         if region is not None and region.beyond:
-            answers = _windows(answers, searches, deltas, origin, test, limits, question.n_jobs)
+            answers = _windows(answers, searches, deltas, plan, question.n_jobs)
     seconds = (time.monotonic() - began) / max(1, len(answers))
     for item, _ in answers:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
-    rows = np.repeat(np.arange(len(inputs)), limits.k)
+    rows = np.repeat(np.arange(len(inputs)), plan.k)
     numbers = np.stack([point for _, point in answers]) if answers else np.empty((0, len(space)))
     about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
     tables = {"points": space.like(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
@@ -298,36 +297,31 @@ def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
         )
 
 
-def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, *how: Any) -> list[Answer]:
+def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan: Plan, n_jobs: int) -> list[Answer]:
     """Windows for rows that have no offer beyond which all is well, and whose search has tested none."""
-    origin, test, limits, n_jobs = how
-    k = limits.k
+    k, own = plan.k, [answers[i : i + plan.k] for i in range(0, len(answers), plan.k)]
     # a search that tested something has used its confidence
-    rows = [i for i in range(len(searches)) if not any(item.tests for item, _ in answers[i * k : (i + 1) * k])]
-    rows = [i for i in rows if answers[i * k][0].status.name in ("EXHAUSTED", "BUDGET")]
-    if not rows:
-        return answers
-    cut, asked = replace(test, region=replace(test.region, window=True)), [searches[i] for i in rows]
-    tests = [cut.for_search(s.target, float(d), origin=s.input) for s, d in zip(asked, deltas[rows], strict=True)]
-    again = [replace(search, test=own) for search, own in zip(asked, tests, strict=True)]
-    found = iter(_run(again, deltas[rows], origin, cut, limits, n_jobs))
+    rows = [i for i, of_row in enumerate(own) if not any(item.tests for item, _ in of_row)]
+    rows = [i for i in rows if own[i][0][0].status.name in ("EXHAUSTED", "BUDGET")]
+    region: Any = plan.test.region
+    test = replace(plan.test, region=replace(region, window=True))
+    again = [replace(s, test=test.for_search(s.target, float(deltas[s.row]), origin=s.input)) for s in searches]
+    found = iter(_run([again[i] for i in rows], deltas[rows], replace(plan, test=test), n_jobs))
     for i in rows:
-        for rank in range(limits.k):
+        for rank in range(k):
             item, point = next(found)
             said = f"{item.reason}; no offer was found that may be exceeded without end, so this one is a window"
-            answers[i * limits.k + rank] = (replace(item, reason=said) if item.is_found else item), point
+            answers[i * k + rank] = (replace(item, reason=said) if item.is_found else item), point
     return answers
 
 
-def _run(
-    searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, n_jobs: int
-) -> list[Answer]:
-    with Progress(len(searches) * limits.k, "looking for counterfactuals") as progress:
+def _run(searches: list[Search], deltas: Floats, plan: Plan, n_jobs: int) -> list[Answer]:
+    with Progress(len(searches) * plan.k, "looking for counterfactuals") as progress:
         alone = n_jobs == 1 or len(searches) < 2
         size = BATCH if alone else max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
         parts = (slice(a, a + size) for a in range(0, len(searches), size))
         # workers do not report: their parts are counted when they come back
-        jobs = ((searches[p], deltas[p], source, test, limits, progress.advance if alone else None) for p in parts)
+        jobs = ((searches[p], deltas[p], plan, progress.advance if alone else None) for p in parts)
         found: list[Answer] = []
         for part in in_parallel(run_rows, jobs, 1 if alone else n_jobs):
             found += part

@@ -116,15 +116,6 @@ class Menu(RowResults[MenuItem]):
         All offers, the cheapest of each applicant first; to be saved, entered into a ledger, and written as letters.
     inputs : ndarray or data frame
         The rows that were asked about, one per item.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [-0.2]]], [[-1.0]], feature_names=("income", "debt"))
-    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> found = apas.menu(net, [[0.5, 0.6]], 0.02, space=space, rng=0)
-    >>> [(item.features, item.status.name) for item in found]
-    [(('income',), 'OFFER'), (('debt',), 'UNREACHABLE')]
     """
 
     FORMAT = "apas-menu"
@@ -158,9 +149,6 @@ class Menu(RowResults[MenuItem]):
         head = f'<meta charset="utf-8"><title>Menu</title><style>{style}</style>'
         table = html_table(self._shown_frame(), caption=self.summary(), ends=len(self))  # a file has all of it
         return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><h1>Menu</h1>{table}</body></html>\n'
-
-
-_Known = dict[tuple[int, Features], MenuItem]  # by row and set, what was found or proved
 
 
 def menu(
@@ -215,7 +203,10 @@ def menu(
     >>> import apas
     >>> net = apas.FeedForward([[[1.0], [-0.2]]], [[-1.0]], feature_names=("income", "debt"))
     >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> print(apas.menu(net, [[0.5, 0.6]], 0.02, space=space, rng=0)[1].sentence())
+    >>> found = apas.menu(net, [[0.5, 0.6]], 0.02, space=space, rng=0)
+    >>> [(item.features, item.status.name) for item in found]
+    [(('income',), 'OFFER'), (('debt',), 'UNREACHABLE')]
+    >>> print(found[1].sentence())
     Cannot be reached by changing debt alone: all such rows are proved to keep class 0, by a margin of at least 0.5.
     """
     net = as_model(model)
@@ -225,53 +216,20 @@ def menu(
     encoded = encoded_rows(bound, space.table(inputs))[1]
     targets = wanted_classes(bound, encoded, target, one_way=True)
     present = predicted_classes(bound, encoded)[0] if len(inputs) else targets
-    seed = entropy_of(rng)
     call = {"shifts": shifts, "method": method, "distance": distance, "n_jobs": n_jobs, "background": background}
     call |= {"source": source, "tolerance": tolerance, "beyond": beyond}
-    asked = _MenuQuestion(net, bound, space, X, inputs, delta, targets, present, seed, call)
+    asked = _MenuSearch(net, bound, space, X, inputs, delta, targets, present, entropy_of(rng), call)
     chosen = _features(space, features)
     until = time.monotonic() + seconds_of(time_limit)
     sets = [s for n in range(min(check_size, len(chosen)), 0, -1) for s in itertools.combinations(chosen, n)]
-    known: _Known = {}
     for some in [chosen, *sets]:  # first of all at once
-        _exclude(asked, some, known)
+        asked.exclude(some)
     shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
     for some in sets:
-        found = _ask(asked, some, known, until)
-        if found is not None:
-            shift_set = found[1].shifts
-            _note(asked, some, *found, known)
+        shift_set = asked.look_for_offers(some, until) or shift_set
     for some in reversed(sets):
-        _point_to_larger(asked, some, known)
-    return _menu(asked, sets, known, shift_set)
-
-
-@dataclass(frozen=True, eq=False)
-class _MenuQuestion:
-    """What all sets of a call share."""
-
-    net: Model
-    bound: Model
-    space: FeatureSpace
-    X: Any
-    inputs: Floats
-    delta: Any
-    targets: Array
-    present: Array
-    entropy: int
-    options: dict[str, Any]
-
-    def delta_of(self, places: Sequence[int]) -> Any:
-        """The deltas of some rows."""
-        return self.delta if np.ndim(self.delta) == 0 else np.asarray(self.delta)[list(places)]
-
-    def region(self, row: int, some: Features) -> AskedRegion | None:
-        """All allowed rows that differ from an input in some features at most; None if nobody knows where they end."""
-        x = self.inputs[row]
-        spans = [_all_of(f, float(v)) for f, v in zip(self.space, x, strict=True) if f.name in some]
-        if any(span is None for span in spans):
-            return None
-        return AskedRegion(RowRegion(tuple(s for s in spans if s is not None)), self.space.table(x[None]))
+        asked.point_to_larger(some)
+    return asked.menu(sets, shift_set)
 
 
 def _features(space: FeatureSpace, wanted: Sequence[str] | None) -> Features:
@@ -307,130 +265,148 @@ def _all_of(feature: Feature, own: float) -> Span | None:
     return Span(feature.name, BETWEEN, float(low), float(high), step) if np.isfinite(high - low) else None
 
 
-def _settle(known: _Known, item: MenuItem, some: Features) -> None:
-    """What leads nowhere leads nowhere by a part of it, either."""
-    for n in range(1, len(some) + 1):
-        for part in itertools.combinations(some, n):
-            known.setdefault((item.row, part), replace(item, features=part))
+@dataclass(frozen=True, eq=False)
+class _MenuSearch:
+    """What all sets of a call share, and what is known of each."""
 
+    net: Model
+    bound: Model
+    space: FeatureSpace
+    X: Any
+    inputs: Floats
+    delta: Any
+    targets: Array
+    present: Array
+    entropy: int
+    options: dict[str, Any]
+    known: dict[tuple[int, Features], MenuItem] = field(default_factory=dict)  # by row and set
 
-def _exclude(asked: _MenuQuestion, some: Features, known: _Known) -> None:
-    """Note the rows that no change of some features can lead to the class, by a bound over all such rows."""
-    for row in range(len(asked.inputs)):
-        region = None if (row, some) in known or not some else asked.region(row, some)
-        if region is None:
-            continue
+    def _delta_of(self, rows: list[int]) -> Any:
+        return self.delta if np.ndim(self.delta) == 0 else np.asarray(self.delta)[rows]
+
+    def _region(self, row: int, some: Features) -> AskedRegion | None:
+        """All allowed rows that differ from an input in some features at most; None if nobody knows where they end."""
+        x = self.inputs[row]
+        spans = [_all_of(f, float(v)) for f, v in zip(self.space, x, strict=True) if f.name in some]
+        if any(span is None for span in spans):
+            return None
+        return AskedRegion(RowRegion(tuple(s for s in spans if s is not None)), self.space.table(x[None]))
+
+    def _settle(self, row: int, some: Features, status: MenuStatus, reason: str) -> None:
+        """What leads nowhere leads nowhere by a part of it, either."""
+        for n in range(1, len(some) + 1):
+            for part in itertools.combinations(some, n):
+                self.known.setdefault((row, part), MenuItem(row, part, status, None, reason))
+
+    def _open(self, row: int, some: Features, reason: str) -> None:
+        self.known[row, some] = MenuItem(row, some, MenuStatus.OPEN, None, reason)
+
+    def exclude(self, some: Features) -> None:
+        """Note the rows that no change of some features can lead to the class, by a bound over all such rows."""
+        for row in range(len(self.inputs)):
+            region = None if (row, some) in self.known or not some else self._region(row, some)
+            if region is None:
+                continue
+            try:
+                margin = float(region.on_model(self.bound, self.present[row]).margins[0])
+            except (Unsupported, InputError):  # no bounds here: `MilpSource` may have a proof
+                continue
+            if margin > 0:
+                reason = f"all such rows are proved to keep class {self.present[row]}, by a margin of at least "
+                reason += at_least(margin) if np.isfinite(margin) else "any size"
+                self._settle(row, some, MenuStatus.UNREACHABLE, reason)
+
+    def look_for_offers(self, some: Features, until: float) -> ShiftSet | None:
+        """Keep offers that change some features at most; where there is none, what is proved, if anything is."""
+        rows = [row for row in range(len(self.inputs)) if (row, some) not in self.known]
+        left = until - time.monotonic()
+        for row in rows if left <= 0 else ():
+            self._open(row, some, "time was up")
+        if not rows or left <= 0:
+            return None
+        only = [f if f.name in some else replace(f, mutable=False, direction=None) for f in self.space]
+        limit = None if left == np.inf else left
+        about: dict[str, Any] = {"target": self.targets[rows], "space": FeatureSpace(only, self.space.scale)}
+        call = {**self.options, **about, "time_limit": limit, "rng": self.entropy}
+        given = self.X.iloc[rows] if is_frame(self.X) else np.asarray(self.X)[rows]
+        found = generate(self.net, given, self._delta_of(rows), **call)
+        for row, offer, numbers in zip(rows, found, found.numbers, strict=True):
+            if offer.is_found:
+                words = changes_in_words(self.space, self.inputs[row], numbers)
+                told = (replace(offer, row=row), offer.reason, words, numbers)
+                self.known[row, some] = MenuItem(row, some, MenuStatus.OFFER, *told)
+            elif offer.status is Status.INFEASIBLE:
+                self._settle(row, some, MenuStatus.UNREACHABLE, offer.reason)
+            elif (reason := self._fragile(row, some, found.shifts)) is not None:
+                self._settle(row, some, MenuStatus.FRAGILE, reason)
+            else:
+                self._open(row, some, offer.reason)
+        return found.shifts
+
+    def _fragile(self, row: int, some: Features, shifts: ShiftSet) -> str | None:
+        """Why no allowed change of some features has the claim, if so many shifted models reject all of them."""
+        region, delta = self._region(row, some), self._delta_of([row])
+        if region is None or not np.all(delta):
+            return None
+        options: dict[str, Any] = {"delta": delta, "shifts": shifts, "method": self.options["method"]}
         try:
-            margin = float(region.on_model(asked.bound, asked.present[row]).margins[0])
-        except (Unsupported, InputError):  # no bounds here: `MilpSource` may have a proof
-            continue
-        if margin > 0:
-            reason = f"all such rows are proved to keep class {asked.present[row]}, by a margin of at least "
-            reason += at_least(margin) if np.isfinite(margin) else "any size"
-            _settle(known, MenuItem(row, some, MenuStatus.UNREACHABLE, None, reason), some)
+            table = self.space.table(self.inputs[[row]])
+            question = Question.ask(self.bound, table, target=self.present[[row]], **options)
+            claim, question = question.method.claim(question), replace(question, regions=(region,))
+            check_regions(replace(question, method=Sampling()))  # draws are asked, whatever decides about offers
+            count, kind = (len(shifts.models), "listed models") if offers(shifts, Listed) else (DRAWS, "models drawn")
+            with np.errstate(over="ignore", invalid="ignore"):
+                margins = question.margins(question.directions(Stream(self.entropy, "menu"), 0, count))[:, 0]
+        except (Unsupported, InputError):
+            return None
+        # a bound above 0 is a proof that the model keeps the class that the applicant has now, on every such row
+        rejecting = int(np.count_nonzero(margins > 0))
+        words = f"{rejecting} of {count} {kind} are proved to reject all such rows"
+        if is_proof(claim):
+            return f"{words}, and one is enough" if rejecting else None
+        share = float(f"{CLEARLY * (1 - claim.coverage):.3g}")
+        sure = claim.confidence
+        if not 0 < share < 1 or count - rejecting > allowed_failures(count, coverage=share, confidence=sure):
+            return None
+        shown, wanted = f"{100 * share:.3g} %", f"{100 * claim.coverage:.10g} %"
+        return f"{words}, so that with confidence {sure:g} at least {shown} do, and none is kept by {wanted}"
 
+    def point_to_larger(self, some: Features) -> None:
+        """Say of a set without an offer which larger one has an offer that changes nothing outside of it."""
+        # it is not taken over: the cheapest of the offers of many sets would have been selected among as many tests
+        for row, x in enumerate(self.inputs):
+            own = self.known.get((row, some))
+            if own is None or own.status is not MenuStatus.OPEN:
+                continue
+            for (place, other), item in self.known.items():
+                if place == row and set(some) < set(other) and item.numbers is not None:
+                    changed = is_changed(x, item.numbers)
+                    if {name for name, moved in zip(self.space.names, changed, strict=True) if moved} <= set(some):
+                        self._open(row, some, f"{own.reason}; the offer for {_joined(other)} changes no more")
+                        break
 
-def _ask(asked: _MenuQuestion, some: Features, known: _Known, until: float) -> tuple[list[int], Counterfactuals] | None:
-    """Offers that change some features at most, for the rows of which that is not excluded, and which these are."""
-    rows = [row for row in range(len(asked.inputs)) if (row, some) not in known]
-    left = until - time.monotonic()
-    for row in rows if left <= 0 else ():
-        known[row, some] = MenuItem(row, some, MenuStatus.OPEN, None, "time was up")
-    if not rows or left <= 0:
-        return None
-    only = [f if f.name in some else replace(f, mutable=False, direction=None) for f in asked.space]
-    limit = None if left == np.inf else left
-    about: dict[str, Any] = {"target": asked.targets[rows], "space": FeatureSpace(only, asked.space.scale)}
-    call = {**asked.options, **about, "time_limit": limit, "rng": asked.entropy}
-    given = asked.X.iloc[rows] if is_frame(asked.X) else np.asarray(asked.X)[rows]
-    return rows, generate(asked.net, given, asked.delta_of(rows), **call)
-
-
-def _note(asked: _MenuQuestion, some: Features, rows: list[int], found: Counterfactuals, known: _Known) -> None:
-    """Keep the offers that change some features at most; where there is none, what is proved, if anything is."""
-    for row, offer, numbers in zip(rows, found, found.numbers, strict=True):
-        if offer.is_found:
-            words = changes_in_words(asked.space, asked.inputs[row], numbers)
-            item = MenuItem(row, some, MenuStatus.OFFER, replace(offer, row=row), offer.reason, words, numbers)
-            known[row, some] = item
-            continue
-        reason = None if offer.status is Status.INFEASIBLE else _fragile(asked, row, some, found.shifts)
-        status = MenuStatus.UNREACHABLE if reason is None else MenuStatus.FRAGILE
-        if reason is None and offer.status is not Status.INFEASIBLE:
-            known[row, some] = MenuItem(row, some, MenuStatus.OPEN, None, offer.reason)
-        else:
-            _settle(known, MenuItem(row, some, status, None, reason or offer.reason), some)
-
-
-def _point_to_larger(asked: _MenuQuestion, some: Features, known: _Known) -> None:
-    """Say of a set without an offer which larger one has an offer that changes nothing outside of it."""
-    # it is not taken over: the cheapest of the offers of many sets would have been selected among as many tests
-    names = asked.space.names
-    for row in range(len(asked.inputs)):
-        own = known.get((row, some))
-        if own is None or own.status is not MenuStatus.OPEN:
-            continue
-        for (place, other), item in known.items():
-            if place == row and set(some) < set(other) and item.offer is not None and item.numbers is not None:
-                cells = zip(names, asked.inputs[row], item.numbers, strict=True)
-                if {name for name, at, to in cells if is_changed(at, to)} <= set(some):
-                    known[row, some] = replace(
-                        own, reason=f"{own.reason}; the offer for {_joined(other)} changes no more"
-                    )
-                    break
-
-
-def _fragile(asked: _MenuQuestion, row: int, some: Features, shifts: ShiftSet) -> str | None:
-    """Why no allowed change of some features has the claim, if so many shifted models reject all of them."""
-    region, place = asked.region(row, some), np.array([row])
-    options: dict[str, Any] = {"delta": asked.delta_of([row]), "shifts": shifts, "method": asked.options["method"]}
-    if region is None or not np.all(options["delta"]):
-        return None
-    try:
-        question = Question.ask(
-            asked.bound, asked.space.table(asked.inputs[place]), target=asked.present[place], **options
-        )
-        claim, question = question.method.claim(question), replace(question, regions=(region,))
-        check_regions(replace(question, method=Sampling()))  # draws are asked, whatever decides about offers
-        count, kind = (len(shifts.models), "listed models") if offers(shifts, Listed) else (DRAWS, "models drawn")
-        with np.errstate(over="ignore", invalid="ignore"):
-            margins = question.margins(question.directions(Stream(asked.entropy, "menu"), 0, count))[:, 0]
-    except (Unsupported, InputError):
-        return None
-    # a bound above 0 is a proof that the model keeps the class that the applicant has now, on every such row
-    rejecting = int(np.count_nonzero(margins > 0))
-    words = f"{rejecting} of {count} {kind} are proved to reject all such rows"
-    if is_proof(claim):
-        return f"{words}, and one is enough" if rejecting else None
-    share = float(f"{CLEARLY * (1 - claim.coverage):.3g}")
-    if not 0 < share < 1 or count - rejecting > allowed_failures(count, coverage=share, confidence=claim.confidence):
-        return None
-    shown, wanted = f"{100 * share:.3g} %", f"{100 * claim.coverage:.10g} %"
-    return f"{words}, so that with confidence {claim.confidence:g} at least {shown} do, and none is kept by {wanted}"
-
-
-def _menu(asked: _MenuQuestion, sets: Sequence[Features], known: _Known, shifts: ShiftSet) -> Menu:
-    """The items of each row: offers by cost, without those of sets of which a part does as well; then the others."""
-    items: list[MenuItem] = []
-    for row in range(len(asked.inputs)):
-        own = [known[row, some] for some in sets if (row, some) in known]
-        best = [item for item in own if item.status is MenuStatus.OFFER]
-        # the offer of a part of a set may be about as cheap as that of the whole
-        parts = {i.features: [p.cost for p in best if set(p.features) < set(i.features)] for i in best}
-        best = [i for i in best if not (1 - CHEAPER) * min(parts[i.features], default=np.inf) <= i.cost]
-        rest = [item for item in own if item.status is not MenuStatus.OFFER]
-        items += sorted(best, key=lambda i: i.cost)
-        items += sorted(rest, key=lambda i: (list(MenuStatus).index(i.status), len(i.features)))
-    picked = [item for item in items if item.status is MenuStatus.OFFER]
-    rows = np.array([item.row for item in picked], dtype=np.intp)
-    ranks = (np.arange(len(rows)) - rows.searchsorted(rows)).tolist()  # rows are in order
-    offered: list[Any] = [item.offer for item in picked]
-    ranked = [replace(offer, rank=rank) for offer, rank in zip(offered, ranks, strict=True)]
-    numbers, origins = np.array([item.numbers for item in picked]).reshape(-1, len(asked.space)), asked.inputs[rows]
-    tables = {name: asked.space.like(n, asked.X, rows) for name, n in (("points", numbers), ("inputs", origins))}
-    about: dict[str, Any] = {"model": asked.bound, "space": asked.space, "distance": asked.options["distance"]}
-    found = Counterfactuals(ranked, numbers=numbers, origins=origins, shifts=shifts, **tables, **about)
-    places = np.array([item.row for item in items], dtype=np.intp)
-    labels = asked.X.index[places] if is_frame(asked.X) else places
-    inputs = asked.space.like(asked.inputs[places], asked.X, places)
-    return Menu(items, offers=found, points=None, inputs=inputs, index=labels)
+    def menu(self, sets: Sequence[Features], shifts: ShiftSet) -> Menu:
+        """The items of each row: offers by cost, but of sets of which no part does as well; then the others."""
+        items: list[MenuItem] = []
+        for row in range(len(self.inputs)):
+            own = [self.known[row, some] for some in sets if (row, some) in self.known]
+            best = [item for item in own if item.status is MenuStatus.OFFER]
+            # the offer of a part of a set may be about as cheap as that of the whole
+            parts = {i.features: [p.cost for p in best if set(p.features) < set(i.features)] for i in best}
+            best = [i for i in best if not (1 - CHEAPER) * min(parts[i.features], default=np.inf) <= i.cost]
+            rest = [item for item in own if item.status is not MenuStatus.OFFER]
+            items += sorted(best, key=lambda i: i.cost)
+            items += sorted(rest, key=lambda i: (list(MenuStatus).index(i.status), len(i.features)))
+        picked = [item for item in items if item.status is MenuStatus.OFFER]
+        rows = np.array([item.row for item in picked], dtype=np.intp)
+        ranks = (np.arange(len(rows)) - rows.searchsorted(rows)).tolist()  # rows are in order
+        offered: list[Any] = [item.offer for item in picked]
+        ranked = [replace(offer, rank=rank) for offer, rank in zip(offered, ranks, strict=True)]
+        numbers, origins = np.array([item.numbers for item in picked]).reshape(-1, len(self.space)), self.inputs[rows]
+        tables = {name: self.space.like(n, self.X, rows) for name, n in (("points", numbers), ("inputs", origins))}
+        about: dict[str, Any] = {"model": self.bound, "space": self.space, "distance": self.options["distance"]}
+        found = Counterfactuals(ranked, numbers=numbers, origins=origins, shifts=shifts, **tables, **about)
+        places = np.array([item.row for item in items], dtype=np.intp)
+        labels = self.X.index[places] if is_frame(self.X) else places
+        inputs = self.space.like(self.inputs[places], self.X, places)
+        return Menu(items, offers=found, points=None, inputs=inputs, index=labels)

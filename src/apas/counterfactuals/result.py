@@ -43,10 +43,8 @@ def changes_in_words(space: FeatureSpace, before: Floats, after: Floats) -> str:
 def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str]:
     """Per feature its change, such as "2,100 -> 2,300"; empty where there is none."""
     texts = [""] * len(space)
-    if np.isnan(after).all():
-        return texts
     for i, (feature, a, b) in enumerate(zip(space.features, before.tolist(), after.tolist(), strict=True)):
-        if is_changed(a, b) and not is_same(a, b, feature.size):
+        if not np.isnan(b) and is_changed(a, b) and not is_same(a, b, feature.size):
             levels = ["missing" if v is None else str(v) for v in feature.values or ()] if feature.is_level else None
             if np.isnan(a):  # nothing becomes missing, so that there is a second number
                 texts[i] = f"missing -> {number_pair(0.0, b)[1] if levels is None else levels[int(b)]}"
@@ -96,9 +94,7 @@ def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Ar
                 f"`target` must be the wanted class, since the model gives {found} and the other class would be a "
                 "different wish for each; pass the class (--target) without the rows that have it, or a class per row."
             )
-        labels = np.empty(len(X), dtype=object)
-        labels[:] = [model.classes[0] if g == model.classes[1] else model.classes[1] for g in given]
-        return labels
+        return np.array([model.classes[0 if g == model.classes[1] else 1] for g in given], dtype=object)
     labels = check_target(model, X, target)
     for i, (wanted, now) in enumerate(zip(labels, given, strict=True)):
         if wanted == now:
@@ -211,23 +207,10 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         The counterfactuals in raw units, rows of missing values where none was found.
     inputs : ndarray or data frame
         The rows they start from, each k times.
-    row, rank : ndarray of int
-        Number of the input, and of the counterfactual among those of the input.
-    target, status : ndarray of object
-    found : ndarray of bool
     model : Model
         Takes rows of the space in raw units.
     space : FeatureSpace
     distance : {"l1", "linf"}
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
-    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
-    >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, rng=0)
-    >>> found[0].status.name, found.certificates.certified.tolist()
-    ('FOUND', [True])
     """
 
     FORMAT = "apas-counterfactuals"

@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 NAMED = 25
 #: So many characters of a name are shown.
 LONGEST = 24
+COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
+#: A picture of more rows than the first has no text in its cells, and none has more rows than the second.
+READABLE = 15
+MOST = 60
+KEPT, BROKEN, OPEN = COLOURS["CERTIFIED"], COLOURS["REFUTED"], COLOURS["UNKNOWN"]
+#: Marker, colour and filling of each outcome: they differ in shape, too, for who sees or prints no colours.
+STYLES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "HELD": ("o", KEPT, {"markersize": 7}),
+    "BROKEN_INSIDE": ("X", BROKEN, {"markersize": 9}),
+    "BROKEN_OUTSIDE": ("v", BROKEN, {"markersize": 8}),
+    "BROKEN": ("v", BROKEN, {"markersize": 8, "fillstyle": "none"}),
+    "OPEN": ("s", OPEN, {"markersize": 7, "fillstyle": "none"}),
+    "NOT_PROMISED": ("o", OPEN, {"markersize": 7, "fillstyle": "none"}),
+}
 
 
 def readable(labels: Iterable[Any], longest: int = LONGEST) -> list[str]:
@@ -51,9 +65,6 @@ def legend_beside(ax: Axes) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0.0)
 
 
-DOTS = 150
-
-
 def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     """Write a figure as PNG and SVG into a folder, which is made if it is not there, and close it."""
     plt = require("matplotlib.pyplot", feature="save_figure", extra="plot")
@@ -61,7 +72,7 @@ def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     paths = [Path(folder) / f"{name}.{kind}" for kind in ("png", "svg")]
     # without them an SVG holds random names and the time
     with plt.rc_context({"svg.hashsalt": name}):
-        options: list[dict[str, Any]] = [{"dpi": DOTS}, {"metadata": {"Date": None}}]
+        options: list[dict[str, Any]] = [{"dpi": 150}, {"metadata": {"Date": None}}]
         for path, how in zip(paths, options, strict=True):
             drawn = io.BytesIO()
             figure.savefig(drawn, format=path.suffix[1:], **how)
@@ -75,9 +86,6 @@ def _name_axes(ax: Axes, x: str | None, y: str, title: str, **how: Any) -> None:
         ax.set_xlabel(x)
     ax.set_ylabel(y)
     ax.set_title(title, loc="left", **how)
-
-
-COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
 
 
 def new_axes(ax: Axes | None, feature: str) -> Axes:
@@ -207,12 +215,6 @@ def range_plot(ranges: Sequence[Any], ax: Axes) -> None:
         ax.legend([handles[name] for name in shown], shown, frameon=False, **place, **tight)
 
 
-#: Rows with more than this many get no text in their cells.
-READABLE = 15
-MOST = 60
-GREY = "#b8b8b8"
-
-
 def changes_plot(
     moved: Floats, texts: Sequence[Sequence[str]], names: Sequence[str], rows: Sequence[str], ax: Axes | None
 ) -> Axes:
@@ -226,7 +228,7 @@ def changes_plot(
         size = max(7.0, 2.0 + 0.8 * len(used)), max(4.0, 1.4 + (0.36 if written else 0.15) * len(values))
         ax.figure.set_size_inches(*size)  # type: ignore[union-attr]
     most = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
-    ax.set_facecolor(GREY)  # shows through where a value is missing
+    ax.set_facecolor("#b8b8b8")  # a grey that shows through where a value is missing
     image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
     for i, line in enumerate(texts if written else ()):
         for j, column in enumerate(used):
@@ -241,18 +243,6 @@ def changes_plot(
     bar: Any = ax.figure.colorbar(image, ax=ax)
     bar.set_label("change in units of the range" + ("; grey: another category" if np.isnan(values).any() else ""))
     return ax
-
-
-KEPT, BROKEN, OPEN = COLOURS["CERTIFIED"], COLOURS["REFUTED"], COLOURS["UNKNOWN"]
-#: Marker, colour and filling of each outcome: they differ in shape, too, for who sees or prints no colours.
-STYLES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "HELD": ("o", KEPT, {"markersize": 7}),
-    "BROKEN_INSIDE": ("X", BROKEN, {"markersize": 9}),
-    "BROKEN_OUTSIDE": ("v", BROKEN, {"markersize": 8}),
-    "BROKEN": ("v", BROKEN, {"markersize": 8, "fillstyle": "none"}),
-    "OPEN": ("s", OPEN, {"markersize": 7, "fillstyle": "none"}),
-    "NOT_PROMISED": ("o", OPEN, {"markersize": 7, "fillstyle": "none"}),
-}
 
 
 def outcome_plot(rows: Sequence[Any], labels: Sequence[str], measured: float | None, ax: Axes | None) -> Axes:

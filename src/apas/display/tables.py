@@ -10,13 +10,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-#: How many lines of a long table are shown at each end.
-ENDS = 10
 #: Classes by which notebooks know that a dollar sign is a dollar sign.
 NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
 
 
-def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
+def html_table(frame: DataFrame, *, caption: str, ends: int = 10) -> str:
     """A data frame with a caption; of a long one `ends` lines at both ends, and how many there are besides."""
     head = "".join(f"<th>{for_html(str(c))}</th>" for c in ["", *frame.columns])
     hidden = max(0, len(frame) - 2 * ends)

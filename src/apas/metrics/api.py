@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 
-Columns = dict[str, Array]
-
-
 @dataclass(frozen=True)
 class MetricInputs:
     """What a metric is computed from: the counterfactuals, of which it speaks of those in `found`, and the rest.
@@ -113,6 +110,7 @@ def _robust_fraction(given: MetricInputs) -> Floats:
     return np.array([curve.estimate[0] for curve in curves])
 
 
+Columns = dict[str, Array]
 Metric = Callable[[MetricInputs], Any]
 #: How each metric is computed: an entry per counterfactual that was found, or several such columns by name.
 METRICS: Mapping[str, Metric] = {
@@ -139,6 +137,7 @@ NEEDED = {
 DRAWING = ("robust_fraction", "max_shift")
 #: What the table has besides metrics, and so no metric of a user may be called; `valid_retrained` begins further ones.
 COLUMNS = ("row", "rank", "found", "valid", "vm1", "vm2")
+DEFAULT = ("validity", "l1", "l0", "lof")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,9 +255,6 @@ def _json(values: Any) -> dict[str, Any]:
     import pandas as pd
 
     return {str(name): None if pd.isna(value) else plain(value) for name, value in values.items()}
-
-
-DEFAULT = ("validity", "l1", "l0", "lof")
 
 
 def evaluate(

@@ -11,6 +11,12 @@ from apas._validation import check_integer, is_frame
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, check_space, own_columns
 from apas.errors import InputError
 
+#: From this difference on a feature counts as changed.
+CHANGED = 1e-4
+#: Digits that the share of changed features is rounded to.
+DIGITS = 3
+_NAMES, _KNOWN = ("inputs", "points"), ("background", "points")
+
 
 def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
     """Give `X` as finite numbers of shape (rows, columns); rows that miss all cells may stay, as NaN."""
@@ -64,15 +70,6 @@ def fill_gaps(there: Bools, values: Array) -> Floats:
     found = np.full(len(there), np.nan)
     found[there] = values
     return found
-
-
-#: From this difference on a feature counts as changed.
-CHANGED = 1e-4
-#: Digits that the share of changed features is rounded to.
-DIGITS = 3
-_NAMES, _KNOWN = ("inputs", "points"), ("background", "points")
-#: Neighbours whose density a row is compared with, as published.
-NEIGHBOURS = 20
 
 
 def l1(inputs: Any, points: Any) -> Floats:
@@ -188,7 +185,7 @@ def _raw(space: FeatureSpace, inputs: Any, points: Any) -> tuple[Floats, Floats,
     return start, end, ~missing_points(end)
 
 
-def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Floats:
+def lof(background: Any, points: Any, *, n_neighbors: int = 20) -> Floats:
     """Whether rows are as dense in neighbours as the data, by scikit-learn's local outlier factor: 1, or -1 if not.
 
     Parameters
@@ -198,6 +195,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
     points : array_like or data frame of shape (rows, columns)
         The rows to judge, in the same units; missing rows give NaN.
     n_neighbors : int, default 20
+        Neighbours whose density a row is compared with; the default is that of the published tables.
 
     References
     ----------

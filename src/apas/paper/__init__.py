@@ -35,13 +35,16 @@ class _Cells(Formatter):
         return bounds[format_spec](value) if format_spec in bounds else format(value, format_spec)
 
 
-def make_table(name: str, results: Results) -> "DataFrame":
-    """A line per result, laid out as ``columns.csv`` says: the name of a value, or a format of some."""
+def make_tables(results: Mapping[str, Results]) -> "dict[str, DataFrame]":
+    """Tables with a line per result, laid out as ``columns.csv`` says: the name of a value, or a format of some."""
     import pandas as pd
 
-    columns = [(line["column"], line["cell"]) for line in package_table("columns.csv") if line["table"] == name]
-    write = _Cells().vformat
-    return pd.DataFrame([{title: write(c, (), r) if "{" in c else r[c] for title, c in columns} for r in results])
+    write, tables = _Cells().vformat, {}
+    for name, some in results.items():
+        columns = [(line["column"], line["cell"]) for line in package_table("columns.csv") if line["table"] == name]
+        lines = [{title: write(c, (), r) if "{" in c else r[c] for title, c in columns} for r in some]
+        tables[name] = pd.DataFrame(lines)
+    return tables
 
 
 def group_by(results: Results, *names: str) -> list[list[Mapping[str, Any]]]:

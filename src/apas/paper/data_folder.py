@@ -9,7 +9,7 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,20 +29,18 @@ class Source:
     """A file of others."""
 
     sha256: str
-    addresses: tuple[str, ...]  # which name a revision where they can; what comes is checked in any case
+    addresses: Sequence[str]  # which name a revision where they can; what comes is checked in any case
     member: str | None = None
+    file: str = ""  # below the data folder
 
 
-_SOURCES: Final = json.loads(package_text("sources.json"))
+#: First come addresses of the experiments' data under the MIT licence, then those of the paper's own repository, which
+#: names no licence.
+SOURCES: Final = {name: Source(**told) for name, told in json.loads(package_text("sources.json")).items()}
 #: Name of each dataset and its file below the data folder. The paper trains on ``credit`` and retrains on
 #: ``credit-new``, a part of ``credit-new-complete``; its ``spam`` lacks one row of ``spam-complete``. The last three
 #: are not the paper's, but what others report on: the league table reads them.
-DATASETS: Final[Mapping[str, str]] = {name: told["file"] for name, told in _SOURCES.items()}
-#: First come addresses of the experiments' data under the MIT licence, then those of the paper's own repository, which
-#: names no licence.
-SOURCES: Final = {
-    name: Source(told["sha256"], tuple(told["addresses"]), told.get("member")) for name, told in _SOURCES.items()
-}
+DATASETS: Final[Mapping[str, str]] = {name: source.file for name, source in SOURCES.items()}
 _VARIABLE = "APAS_DATA"
 _FOLDERS: Final = tuple(dict.fromkeys(file.split("/")[0] for file in DATASETS.values()))
 _FETCH = "apas paper data --data"

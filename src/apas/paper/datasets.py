@@ -47,8 +47,7 @@ def old_credit() -> pd.DataFrame:
 def new_credit(*, aligned: bool = False) -> pd.DataFrame:
     """The new file in the same form; as published, or with its rows put right."""
     frame = pd.read_csv(dataset_path("credit-new")).drop(columns="Id").set_axis(list(COLUMNS), axis=1)
-    levels = [column for column in COLUMNS if column not in (*NUMBERS, LABEL)]
-    for column in levels:
+    for column in (*LEVELS["ordinal"], *LEVELS["categorical"]):
         frame[column] -= column not in _FROM_ZERO
     if aligned:
         return frame.astype("int64")
@@ -61,11 +60,10 @@ def new_credit(*, aligned: bool = False) -> pd.DataFrame:
 
 def credit_space(frame: pd.DataFrame) -> FeatureSpace:
     """The 20 features in the order of the file, numbers scaled by their range in `frame`; 72 inputs together."""
-    levelled = {column: kind for kind, columns in LEVELS.items() for column in columns}
-    known: dict[str, Any] = {"kinds": {**dict.fromkeys(NUMBERS, "continuous"), **levelled}, "scale": "minmax"}
-    known["values"] = {column: range(levels) for columns in LEVELS.values() for column, levels in columns.items()}
+    kinds = {line["column"]: line["kind"] for line in _CODING if line["kind"] != "label"}
+    values = {column: range(levels) for columns in LEVELS.values() for column, levels in columns.items()}
     codes = dict.fromkeys(LEVELS["ordinal"], "thermometer")
-    return FeatureSpace.from_frame(frame[[c for c in COLUMNS if c != LABEL]], codes=codes, **known)
+    return FeatureSpace.from_frame(frame[list(kinds)], kinds=kinds, values=values, codes=codes, scale="minmax")
 
 
 _SBA = (

@@ -12,8 +12,8 @@ import pandas as pd
 import apas
 from apas._typing import Array
 from apas.display.plots import new_axes, save_figure
-from apas.paper import Results, make_table, new_figure
-from apas.paper.store import Unit
+from apas.paper import Results, make_tables, new_figure
+from apas.paper.experiment import Unit
 from apas.paper.toy import TOY, TOY_DELTA
 from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
 
@@ -50,7 +50,7 @@ def place_output(case: str) -> dict[str, Any]:
 def tables(results: Results) -> dict[str, pd.DataFrame]:
     """The ranges of Figure 2."""
     lines = [{**r, "x": CASES[r["case"]], "delta": DELTA, "confidence": "0.999"} for r in results]
-    return {"figure2": make_table("figure2", lines)}
+    return make_tables({"figure2": lines})
 
 
 def figures(results: Results, folder: Path | str) -> list[Path]:

@@ -15,11 +15,11 @@ import pandas as pd
 import apas
 from apas._typing import Floats
 from apas.display.plots import save_figure
-from apas.paper import Results, make_table, new_figure, package_table
+from apas.paper import Results, make_tables, new_figure, package_table
 from apas.paper.datasets import TABLES, files_of
+from apas.paper.experiment import Unit, data_version
 from apas.paper.networks import Preparation, prepare
 from apas.paper.published import Loops, PublishedSampling, published_delta, published_loops
-from apas.paper.store import Unit, data_version
 
 #: Methods: the search of the test, the claim that its deltas carry, and the colour of its bar, if it has one.
 _METHODS: Final = package_table("figure4-methods.csv")
@@ -126,10 +126,7 @@ def tables(results: Results) -> dict[str, pd.DataFrame]:
     """Deltas and validity, ours beside the paper's."""
     validity = [{**r, "measured": MEASURED[r["dataset"]], "paper": 1.0} for r in results if "vm1" in r]
     deltas = [_line(r) for r in results if "method" in r]
-    return {
-        "figure4-deltas": make_table("figure4-deltas", deltas),
-        "figure4-validity": make_table("figure4-validity", validity),
-    }
+    return make_tables({"figure4-deltas": deltas, "figure4-validity": validity})
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,7 @@ from apas._typing import Array
 from apas.display.plots import new_axes, save_figure
 from apas.paper import Results, group_by, new_figure
 from apas.paper.drawings import DrawnUnit, draw_layers, heights, weight_colour
-from apas.paper.store import Unit
+from apas.paper.experiment import Unit
 from apas.theory import Answer, Formula, Reduction, distinct_realizations, reduction
 from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
 from apas.theory.hardness import GadgetUnit, clause_unit, discretizer_units, generating_unit
@@ -42,13 +42,13 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
     parts = [(c, i, n) for c, n in enumerate(SPARSE if quick else PARTS) for i in range(1 if quick else n)]
     both = [(b, c, n) for c, n in enumerate(FEW_COMPARED if quick else COMPARED) for b in ("paper's", "ours")]
     count = FEW if quick else COUNT
-    asked: list[tuple[Callable[..., dict[str, Any]], dict[str, Any]]] = [
-        *((decide_small, {"clauses": c, "first": i, "step": n}) for c, i, n in parts),
-        *((decide_random, {"variables": v, "clauses": c, "count": count, "seed": 0}) for v, c in RANDOM),
-        *((compare, {"construction": b, "clauses": c, "step": n}) for b, c, n in both),
-        *((check_lemmas, {"delta": delta}) for delta in DELTAS),
+    random = [{"variables": v, "clauses": c, "count": count, "seed": 0} for v, c in RANDOM]
+    return [
+        *(Unit("hardness", decide_small, {"clauses": c, "first": i, "step": n}) for c, i, n in parts),
+        *(Unit("hardness", decide_random, asked) for asked in random),
+        *(Unit("hardness", compare, {"construction": b, "clauses": c, "step": n}) for b, c, n in both),
+        *(Unit("hardness", check_lemmas, {"delta": delta}) for delta in DELTAS),
     ]
-    return [Unit("hardness", work, how) for work, how in asked]
 
 
 def small_formulas(clauses: int) -> Iterator[Formula]:
@@ -203,11 +203,7 @@ def draw_reduction(hard: Reduction, ax: "Axes | None" = None) -> "Axes":
     for k, (column, kind) in enumerate(zip(names, ("input", "relu", "relu", "output"), strict=True)):
         biases = [f"{bias:.4g}" for bias in hard.model.biases[k - 1]] if k else [""]
         # of each variable p and q stand one above the other
-        order = (
-            [*(unit for i in range(n) for unit in (i, n + i)), *range(2 * n, 2 * n + m)]
-            if k == 2
-            else range(len(column))
-        )
+        order = [*np.arange(2 * n).reshape(2, n).T.flat, *range(2 * n, 2 * n + m)] if k == 2 else range(len(column))
         spaced = heights(len(column), max(1.0, (2 * n + m - 1) / max(1, len(column))))
         places = dict(zip(order, spaced, strict=True))
         layers.append([DrawnUnit(name, kind, places[i], biases[i]) for i, name in enumerate(column)])

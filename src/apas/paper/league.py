@@ -34,9 +34,9 @@ from apas.display.plots import save_figure
 from apas.metrics.distance import l1, lof, share_changed
 from apas.paper import Results, new_figure
 from apas.paper.data_folder import reading
-from apas.paper.datasets import Part, Tables, files_of, make_part, read_labelled, read_tables
-from apas.paper.networks import Recipe, fit_together
-from apas.paper.store import Unit
+from apas.paper.datasets import Tables, files_of, make_part, read_labelled, read_tables
+from apas.paper.experiment import Unit
+from apas.paper.networks import Recipe, fit_together, refused_rows
 from apas.stats.binomial import clopper_pearson
 
 SAME, LATER = "bootstrap of D1", "bootstrap of D1 and D2"
@@ -70,26 +70,19 @@ def read_league_table(name: str, seed: int) -> Tables:
         first, second = (make_part(frame, y, space, half) for half in np.array_split(rows, 2))
     else:
         tables = read_tables(name, aligned=True)
-        space = tables.space
-        first, second = (_cut(part, space, seed) for part in (tables.d1, tables.d2))
+        space, parts = tables.space, (tables.d1, tables.d2)
+        drawn = (np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2] for part in parts)
+        first, second = (make_part(part.raw, part.y, space, rows) for part, rows in zip(parts, drawn, strict=True))
     return Tables(name, space, first, second)
 
 
-def _cut(part: Part, space: apas.FeatureSpace, seed: int) -> Part:
-    return make_part(part.raw, part.y, space, np.random.default_rng([seed, 2]).permutation(len(part))[: MOST_ROWS // 2])
-
-
-def _fit_logistic(
-    X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: tuple[str, ...]
-) -> list[Any]:
+def _fit_logistic(X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: Any) -> list[Any]:
     """Scikit-learn's logistic regression with its defaults, as a network without hidden units."""
     fitted = (LogisticRegression(max_iter=1000).fit(X[line], y[line]) for line in rows)
     return [apas.FeedForward([m.coef_.T], [m.intercept_], feature_names=feature_names) for m in fitted]
 
 
-def _fit_trees(
-    X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: tuple[str, ...]
-) -> list[Any]:
+def _fit_trees(X: Floats, y: Integers, rows: Integers, *, seeds: Sequence[int], feature_names: Any) -> list[Any]:
     """XGBoost, 50 trees of depth 4, each on 80 % of the rows."""
     from xgboost import XGBClassifier
 
@@ -120,9 +113,8 @@ class Ground:
         tables = read_league_table(table, seed)
         d1, names = tables.d1, tables.inputs
         base = MODELS[kind](d1.X, d1.y, np.arange(len(d1))[None], seeds=[seed], feature_names=names)[0]
-        refused = np.flatnonzero(base.margin(d1.X, 1) < 0)
-        different = refused[np.sort(np.unique(d1.X[refused], axis=0, return_index=True)[1])]
-        return cls(tables, kind, seed, base, np.random.default_rng([seed, 3]).permutation(different)[:count])
+        refused = np.random.default_rng([seed, 3]).permutation(refused_rows(base, d1.X))
+        return cls(tables, kind, seed, base, refused[:count])
 
     def refits(self, process: str, judges: int, known: int = KNOWN) -> tuple[list[Any], list[Any]]:
         """Independent refits of a process: those that methods know, and those that judge, which nothing else sees."""
@@ -264,10 +256,8 @@ def row_table(results: Results) -> pd.DataFrame:
     parts = []
     for r in results:
         for line in r["lines"]:
-            for process in PROCESSES:
-                made = process if process in line["processes"] else line["processes"][0]
-                if made == LATER != process:
-                    continue
+            for process in PROCESSES[PROCESSES.index(line["processes"][0]) :]:
+                made = process if process in line["processes"] else SAME
                 about = {name: r[name] for name in ("table", "kind", "seed", "judges")}
                 about |= {name: line[name] for name in ("method", "knob", "certified")}
                 figures = {name: line[name] for name in ("l1", "cost", "l0", "lof")}

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from apas.display.plots import save_figure
-from apas.paper import Results, make_table, new_figure
-from apas.paper.store import Unit
+from apas.paper import Results, make_tables, new_figure
+from apas.paper.experiment import Unit
 from apas.shifts.distance import measure_shift
 from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily, is_naturally_occurring, lipschitz_bound
 
@@ -69,12 +69,9 @@ def unbounded(shift: float) -> dict[str, Any]:
 
 def tables(results: Results) -> dict[str, pd.DataFrame]:
     """Expectations, what draws tell of them, and the family."""
+    exact, family = [_line(r) for r in results if "exact" in r], [r for r in results if "shift" in r]
     draws = [{**r, "delta": PAPER, "seed": 0} for r in results if "verdict" in r]
-    return {
-        "lemma": make_table("lemma", [_line(r) for r in results if "exact" in r]),
-        "lemma-draws": make_table("lemma-draws", draws),
-        "lemma-unbounded": make_table("lemma-unbounded", [r for r in results if "shift" in r]),
-    }
+    return make_tables({"lemma": exact, "lemma-draws": draws, "lemma-unbounded": family})
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:

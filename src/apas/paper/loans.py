@@ -115,16 +115,8 @@ def _round_to(x: Floats, unit: int, low: int, high: int) -> Integers:
 
 def _pick(u: Floats, *weights: Floats) -> Integers:
     """Draw one category per row with chances in proportion to the weights."""
-    level = u * sum(weights[1:], weights[0])
-    edge, code = np.zeros_like(u), np.zeros(u.shape, dtype=np.int64)
-    for weight in weights[:-1]:
-        edge = edge + weight
-        code += level > edge
-    return code
-
-
-def _steps(x: Floats, *edges: float) -> Integers:
-    return np.asarray(np.sum([x > edge for edge in edges], axis=0), dtype=np.int64)
+    edges = np.cumsum(weights, axis=0)
+    return np.asarray((u * edges[-1] > edges[:-1]).sum(axis=0), dtype=np.int64)
 
 
 def _people(words: Words, drift: float) -> dict[str, Any]:
@@ -153,11 +145,12 @@ def _people(words: Words, drift: float) -> dict[str, Any]:
     settled = _logistic((age - 38) / 7 + (income - 2800) / 1500)
     middle = _logistic((age - 28) / 4) * _logistic((52 - age) / 5)
     own, rent, family = 0.1 + 0.9 * settled, 0.9 - 0.55 * settled, 0.02 + 0.8 * young
+    loans = _bell(words[:, 8]) + 0.5 * middle + 0.15 * drift
     drawn = {"age": age.astype(np.int64), "employment": job, "years_employed": years, "income": income}
     return drawn | {
         "housing": _pick(_uniform(words[:, 6]), own, rent, family),
-        "dependants": _steps(_bell(words[:, 7]) + 1.5 * middle, 0.7, 1.3, 2.1, 2.9, 3.6),
-        "existing_loans": _steps(_bell(words[:, 8]) + 0.5 * middle + 0.15 * drift, 0.1, 0.9, 1.6, 2.3, 3.0),
+        "dependants": np.searchsorted((0.7, 1.3, 2.1, 2.9, 3.6), _bell(words[:, 7]) + 1.5 * middle),
+        "existing_loans": np.searchsorted((0.1, 0.9, 1.6, 2.3, 3.0), loans),
     }
 
 
@@ -172,7 +165,7 @@ def _finances(people: Mapping[str, Any], words: Words, drift: float) -> dict[str
     amount = _round_to((1 + 0.13 * drift) * (1500 + 2.6 * income) * _exp(0.6 * _bell(words[:, 11])), 100, 500, 60_000)
     return {
         "debt_ratio": np.rint(1000 * np.minimum(ratio, 1.5)) / 1000,
-        "credit_history": _steps(standing, -1.1, -0.35, 0.45, 1.2),
+        "credit_history": np.searchsorted((-1.1, -0.35, 0.45, 1.2), standing),
         "loan_amount": amount,
         "duration_months": _round_to(12 + 40 * amount / (amount + 9_000) + 11 * _bell(words[:, 12]), 6, 6, 84),
     }

@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -36,24 +35,25 @@ class Chosen(NamedTuple):
     n_certified: int
 
 
-def certified_inputs(
-    network: apas.FeedForward, X: Floats, delta: float, *, most: int, seed: int, count: int = INPUTS
+def choose_inputs(
+    network: apas.FeedForward, X: Floats, delta: float, *, seed: int, most: int | None = None, count: int = INPUTS
 ) -> Chosen:
-    """Rows of class 0 as published: the first of those drawn with replacement that keep it under every shift."""
-    # so of 50 inputs 29 to 43 differ, and rows near the boundary, which are the easiest to explain, are left out
-    class_0 = np.flatnonzero(network.margin(X, 1) < 0)
-    drawn = class_0[np.random.RandomState(seed).choice(len(class_0), min(len(class_0), most))]
+    """Rows of class 0: different ones, or as published, with so many draws at `most`, those that keep it for sure."""
+    class_0 = refused_rows(network, X, different=most is None)
+    if most is None:
+        drawn = np.random.default_rng(seed).permutation(class_0)[:count]
+    else:  # with replacement
+        drawn = class_0[np.random.RandomState(seed).choice(len(class_0), min(len(class_0), most))]
     certified = apas.certify(network, X[drawn], delta, target=0, method="interval").certified
-    return Chosen(drawn[certified][:count], len(class_0), int(certified.sum()))
+    # as published 29 to 43 of 50 inputs differ, and rows near the boundary, the easiest to explain, are left out
+    rows = drawn if most is None else drawn[certified][:count]
+    return Chosen(rows, len(class_0), int(certified.sum()))
 
 
-def distinct_inputs(network: apas.FeedForward, X: Floats, delta: float, *, seed: int, count: int = INPUTS) -> Chosen:
-    """Different rows of class 0, drawn without replacement, whether they keep it under shifts or not."""
-    class_0 = np.flatnonzero(network.margin(X, 1) < 0)
-    different = class_0[np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])]
-    rows = np.random.default_rng(seed).permutation(different)[:count]
-    certified = apas.certify(network, X[rows], delta, target=0, method="interval").certified
-    return Chosen(rows, len(different), int(certified.sum()))
+def refused_rows(network: Any, X: Floats, *, different: bool = True) -> Integers:
+    """Numbers of the rows that a model puts into class 0; of equal ones the first, if they are to be different."""
+    refused = np.flatnonzero(network.margin(X, 1) < 0)
+    return refused[np.sort(np.unique(X[refused], axis=0, return_index=True)[1])] if different else refused
 
 
 ROUNDS, MOST = 5, 0.99  # passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network
@@ -158,13 +158,6 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
         Of everything that is drawn: D1, its split, training, parts of D2, inputs. As published each has its own.
     distinct : bool, default False
         Whether the inputs are different rows of class 0, drawn without replacement, certified or not.
-
-    Examples
-    --------
-    >>> prepare("iris")
-    Traceback (most recent call last):
-        ...
-    apas.errors.InputError: `name` of read_tables must be one of diabetes, no2, sba, credit, got 'iris'.
     """
     check_flag(distinct, "distinct")
     tables = read_tables(name, aligned=aligned, seed=seed)
@@ -179,8 +172,7 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     passed = copy.deepcopy(estimator).partial_fit(d2.X, d2.y)
     farthest, delta_max = _most_shifted(estimator, d2, rounds)
     networks = network, _network(passed, tables), _network(farthest, tables)
-    choose = distinct_inputs if distinct else partial(certified_inputs, most=recipe.most_inputs)
-    chosen = choose(network, d1.X, delta, seed=drawing)
+    chosen = choose_inputs(network, d1.X, delta, seed=drawing, most=None if distinct else recipe.most_inputs)
     return Preparation(tables, training, testing, estimator, *networks, delta, delta_max, **chosen._asdict())
 
 
@@ -217,21 +209,21 @@ def fit_together(
         return list(chain.from_iterable(each))
     states = [np.random.RandomState(seed) for seed in seeds]
     flat = np.stack([_start(state, X.shape[1], recipe.hidden) for state in states])
-    order = rows.copy()
-    training, going = _Training(recipe, X, np.asarray(y, dtype=float), flat), np.arange(len(rows))
+    order, training = rows.copy(), np.stack([flat, np.zeros_like(flat), np.zeros_like(flat)])
+    labels, going = np.asarray(y, dtype=float), np.arange(len(rows))
     best, stale = np.full(len(rows), np.inf), np.zeros(len(rows), dtype=int)
-    for _ in range(recipe.epochs):
+    for epoch in range(recipe.epochs):
         for i in going:
-            shuffled = np.arange(rows.shape[1])
-            states[i].shuffle(shuffled)
-            order[i] = order[i][shuffled]  # scikit-learn shuffles what it shuffled the time before
-        loss = training.run(going, order[going])
+            states[i].shuffle(order[i])  # scikit-learn shuffles what it shuffled the time before
+        state = training[:, going]
+        loss = _train_once(recipe, X, labels, order[going], state, epoch)
+        training[:, going] = state
         stale[going] = np.where(loss > best[going] - TOLERANCE, stale[going] + 1, 0)
         best[going] = np.minimum(best[going], loss)
         going = going[stale[going] <= PATIENCE]
         if not going.size:
             break
-    layers = (training.parts(values[None]) for values in training.values)
+    layers = (_layers(values[None], X.shape[1], recipe.hidden) for values in training[0])
     return [apas.FeedForward([w[0], v[0]], [b[0, 0], c[0, 0]], feature_names=feature_names) for w, v, b, c in layers]
 
 
@@ -244,53 +236,44 @@ def _start(state: np.random.RandomState, inputs: int, hidden: int) -> Floats:
     return np.concatenate([*drawn[::2], *drawn[1::2]])
 
 
-class _Training:
-    """Parameters and Adam's averages of all networks, one line each; passes over rows change some of them."""
+def _layers(values: Floats, inputs: int, hidden: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Weights of both layers and biases of both, of networks with a line of parameters each, as views."""
+    a, b, c = inputs * hidden, (inputs + 1) * hidden, (inputs + 2) * hidden
+    weights = values[:, :a].reshape(len(values), inputs, hidden)
+    return weights, values[:, a:b, None], values[:, None, b:c], values[:, None, c:]
 
-    def __init__(self, recipe: Recipe, X: Floats, y: Floats, values: Floats) -> None:
-        self.recipe, self.X, self.y, self.values = recipe, X, y, values
-        self.first, self.second, self.steps = np.zeros_like(values), np.zeros_like(values), 0
 
-    def parts(self, values: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Weights of both layers and biases of both, per network, as views."""
-        count, inputs, hidden = len(values), self.X.shape[1], self.recipe.hidden
-        a, b, c = inputs * hidden, (inputs + 1) * hidden, (inputs + 2) * hidden
-        weights = values[:, :a].reshape(count, inputs, hidden)
-        return weights, values[:, a:b, None], values[:, None, b:c], values[:, None, c:]
-
-    def run(self, going: Integers, order: Integers) -> Floats:
-        """One pass of the networks `going` over their rows; their losses."""
-        values, first, second = self.values[going], self.first[going], self.second[going]
-        grads, total = np.empty_like(values), np.zeros(len(going))
-        # views: what is written to the parts is written to the flat vectors that Adam works on
-        w, v, b, c = self.parts(values)
-        dw, dv, db, dc = self.parts(grads)
-        biases = w[0].size + v[0].size
-        (one, two), rate = BETAS, self.recipe.learning_rate
-        for start in range(0, order.shape[1], self.recipe.batch):
-            picked = order[:, start : start + self.recipe.batch]
-            X, y, size = self.X[picked], self.y[picked][:, :, None], picked.shape[1]
-            hidden = np.maximum(X @ w + b, 0)
-            chance = expit(hidden @ v + c)
-            # as scikit-learn adds it up: the penalty of a batch is divided by its size, and the loss multiplied again
-            clipped = np.clip(chance, CLIP, 1 - CLIP)
-            loss = -np.where(y > 0, np.log(clipped), np.log(1 - clipped)).mean(axis=(1, 2))
-            total += size * loss + 0.5 * PENALTY * np.square(values[:, :biases]).sum(axis=1)
-            error = chance - y
-            np.matmul(hidden.transpose(0, 2, 1), error, out=dv)
-            dc[:] = error.mean(axis=1, keepdims=True)
-            back = error * v.transpose(0, 2, 1) * (hidden > 0)
-            np.matmul(X.transpose(0, 2, 1), back, out=dw)
-            db[:] = back.mean(axis=1, keepdims=True)
-            grads[:, :biases] = (grads[:, :biases] + PENALTY * values[:, :biases]) / size
-            self.steps += 1
-            first = one * first + (1 - one) * grads
-            second = two * second + (1 - two) * grads**2
-            # the bias correction of both averages goes into the step, which rounds otherwise than correcting each
-            step = rate * np.sqrt(1 - two**self.steps) / (1 - one**self.steps)
-            values -= step * first / (np.sqrt(second) + EPSILON)
-        self.values[going], self.first[going], self.second[going] = values, first, second
-        return np.asarray(total / order.shape[1])
+def _train_once(recipe: Recipe, X: Floats, y: Floats, order: Integers, state: Floats, epoch: int) -> Floats:
+    """One pass of networks over their rows, which changes parameters and Adam's averages in place; their losses."""
+    values, first, second = state
+    grads, total = np.empty_like(values), np.zeros(len(values))
+    # views: what is written to the layers is written to the flat vectors that Adam works on
+    w, v, b, c = _layers(values, X.shape[1], recipe.hidden)
+    dw, dv, db, dc = _layers(grads, X.shape[1], recipe.hidden)
+    biases = w[0].size + v[0].size
+    (one, two), batches = BETAS, range(0, order.shape[1], recipe.batch)
+    for steps, start in enumerate(batches, start=1 + epoch * len(batches)):
+        picked = order[:, start : start + recipe.batch]
+        inputs, labels, size = X[picked], y[picked][:, :, None], picked.shape[1]
+        hidden = np.maximum(inputs @ w + b, 0)
+        chance = expit(hidden @ v + c)
+        # as scikit-learn adds it up: the penalty of a batch is divided by its size, and the loss multiplied again
+        clipped = np.clip(chance, CLIP, 1 - CLIP)
+        loss = -np.where(labels > 0, np.log(clipped), np.log(1 - clipped)).mean(axis=(1, 2))
+        total += size * loss + 0.5 * PENALTY * np.square(values[:, :biases]).sum(axis=1)
+        error = chance - labels
+        np.matmul(hidden.transpose(0, 2, 1), error, out=dv)
+        dc[:] = error.mean(axis=1, keepdims=True)
+        back = error * v.transpose(0, 2, 1) * (hidden > 0)
+        np.matmul(inputs.transpose(0, 2, 1), back, out=dw)
+        db[:] = back.mean(axis=1, keepdims=True)
+        grads[:, :biases] = (grads[:, :biases] + PENALTY * values[:, :biases]) / size
+        first[:] = one * first + (1 - one) * grads
+        second[:] = two * second + (1 - two) * grads**2
+        # the bias correction of both averages goes into the step, which rounds otherwise than correcting each
+        step = recipe.learning_rate * np.sqrt(1 - two**steps) / (1 - one**steps)
+        values -= step * first / (np.sqrt(second) + EPSILON)
+    return np.asarray(total / order.shape[1])
 
 
 def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[apas.FeedForward]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -177,6 +177,7 @@ class Loops:
     """What the loops found for the inputs that differ."""
 
     inputs: Floats
+    places: Integers  # where each input is among them
     times: Integers
     points: Mapping[str, Floats]
 
@@ -191,7 +192,7 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
     """Explain the inputs with one loop per test; all share the mixed-integer programs they solve."""
     network, space = preparation.network, preparation.tables.space
     task, source = Task(space.bind(network), space), apas.MilpSource(step=STEP)
-    rows, times = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_counts=True)
+    rows, places = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
     streams = [source.candidates(Search(task, i, row, 1)) for i, row in enumerate(rows)]
     found = {name: np.full((len(rows), network.n_features), np.nan) for name in tests}
     ended = np.zeros(len(rows), dtype=bool)
@@ -209,7 +210,7 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
                 passed = apas.certify(network, asked, preparation.delta, target=1, method=method).certified
             now = passed & np.isnan(found[name][waiting, 0])
             found[name][waiting[now]] = points[now]
-    return Loops(task.encoded(rows), times, found)
+    return Loops(task.encoded(rows), places.ravel(), np.bincount(places.ravel()), found)
 
 
 METRICS = ("validity", "l1", "l0", "lof", "delta_validity")
@@ -227,14 +228,6 @@ PROTOTYPES: Final[Mapping[str, apas.Prototype]] = {
     "sba": apas.Prototype(attraction=0.0, confidence=0.1, last=0.9),
     "credit": apas.Prototype(attraction=10.0, confidence=0.1, last=0.9),
 }
-
-
-@runtime_checkable
-class Levelled(apas.CandidateSource, Protocol):
-    """A source that offers rows in levels, each of which asks for more than the one before."""
-
-    def levels(self, search: Search) -> Iterator[Level]:
-        """Rows in levels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +287,8 @@ def run_baseline(
     if not isinstance(preparation, Preparation):
         got = type(preparation).__name__
         raise apas.InputError(f"`preparation` must be what apas.experiments.prepare gives, got {got}.")
-    if robust and not isinstance(source, Levelled):
+    levels: Any = getattr(source, "levels", None)  # each of which asks for more than the one before
+    if robust and levels is None:
         raise apas.InputError(
             f"`source` must have levels for a robust loop, as Wachter and Prototype have, got {source!r}."
         )
@@ -305,8 +299,7 @@ def run_baseline(
     rows, places = np.unique(space.numbers(X), axis=0, return_inverse=True)
     searches = [Search(task, i, row, WANTED) for i, row in enumerate(rows)]
     began = time.process_time()
-    levelled = source if robust and isinstance(source, Levelled) else None
-    found = np.stack([_best(preparation, levelled, s) if levelled else _first(source, s) for s in searches])
+    found = np.stack([_best(preparation, levels(s), s) if robust else _first(source, s) for s in searches])
     seconds = time.process_time() - began
     name = type(source).__name__ if method is None else method
     later = [later_network(preparation)] if retrained is None else list(retrained)
@@ -324,10 +317,10 @@ def _first(source: apas.CandidateSource, search: Search) -> Floats:
     return np.full_like(search.input, np.nan) if point is None else point
 
 
-def _best(preparation: Preparation, source: Levelled, search: Search) -> Floats:
+def _best(preparation: Preparation, levels: Iterator[Level], search: Search) -> Floats:
     """The row with the best certified bound, over the levels up to the first that has a certified one."""
     best, found = -np.inf, np.full_like(search.input, np.nan)
-    for level in source.levels(search):
+    for level in levels:
         if not len(level.points):
             continue
         X = search.task.encoded(level.points)

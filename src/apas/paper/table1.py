@@ -26,11 +26,11 @@ from apas._typing import Bools, Floats
 from apas.certification.question import Method
 from apas.display.plots import save_figure
 from apas.metrics.distance import l0, l1, lof
-from apas.paper import Results, group_by, make_table, new_figure, package_table, published
+from apas.paper import Results, group_by, make_tables, new_figure, package_table, published
 from apas.paper.datasets import TABLES, files_of
+from apas.paper.experiment import Unit, data_version
 from apas.paper.networks import Preparation, prepare, refitted_networks
 from apas.paper.published import PROTOTYPES, WACHTERS, WANTED
-from apas.paper.store import Unit, data_version
 
 ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"  # the networks that VM2 was measured on
 
@@ -76,16 +76,11 @@ def refits_for(preparation: Preparation, part: str, count: int, *, seed: int) ->
     return refitted_networks(preparation, count, seed=10_000 + len(PARTS) * seed + PARTS.index(part))
 
 
-def _rows(preparation: Preparation) -> Any:
-    """The inputs that differ, in the units of the file, and where each input is among them."""
-    return np.unique(preparation.tables.space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
-
-
 def _loop(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     tests: dict[str, Method | str | None] = {"MILP": None, "MILP-R": "interval", APAS: published.PublishedSampling()}
-    places, began = _rows(preparation)[1], time.process_time()
-    found = published.published_loops(preparation, {method: tests[method]}).points[method]
-    return MethodPoints(found[places.ravel()], time.process_time() - began)
+    began = time.process_time()
+    loops = published.published_loops(preparation, {method: tests[method]})
+    return MethodPoints(loops.points[method][loops.places], time.process_time() - began)
 
 
 def _baseline(preparation: Preparation, method: str, seed: int) -> MethodPoints:
@@ -103,7 +98,6 @@ def _roar(preparation: Preparation, method: str, seed: int) -> MethodPoints:
 
 def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     """For a box of shifts, or for networks trained from scratch, of which some are searched and others certify."""
-    rows, places = _rows(preparation)
     shifts: apas.ShiftSet | str = "linf"
     delta: float | None = (1.5 if method == WIDER else 1.0) * preparation.delta
     if method == RETRAINED:
@@ -112,6 +106,7 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
         shifts = apas.ObservedShifts(networks, process="training from scratch on a bootstrap sample")
         delta = None
     space = preparation.tables.space
+    rows, places = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
     options: dict[str, Any] = {"space": space, "background": preparation.d1.raw, "target": WANTED, "rng": seed}
     options |= {"shifts": shifts, "method": OPTIMA.get(method, CLAIM)}
     began = time.process_time()
@@ -128,12 +123,9 @@ def _encode(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
 
 #: What explains the inputs, by name; in the order of the table.
 METHODS: Final[Mapping[str, Callable[[Preparation, str, int], MethodPoints]]] = {
-    "MILP": _loop,
-    "Wachter": _baseline,
-    "Proto": _baseline,
-    "Wacht-R": _baseline,
-    "Proto-R": _baseline,
-} | {"MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum)}
+    "MILP": _loop, **dict.fromkeys(("Wachter", "Proto", "Wacht-R", "Proto-R"), _baseline),
+    "MILP-R": _loop, "ROAR": _roar, APAS: _loop, **dict.fromkeys((*OPTIMA, RETRAINED), _optimum),
+}  # fmt: skip
 #: Draws that estimate the share of the shifts under which an explanation stays valid, and their seed, which no method
 #: has.
 DRAWS, SEED = 10_000, 987_654_321
@@ -200,17 +192,13 @@ def _decimals(method: str, name: str, value: float | None) -> int:
     return 1
 
 
-def _shown(method: str, name: str, value: float | None) -> str:
-    return shown(value, _decimals(method, name, value))
-
-
 def _beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
     line = {"dataset": result["dataset"], "method": result["method"]}
     printed = PRINTED.get((result["dataset"], result["method"]), {})
     for title, (name, decimals) in COLUMNS.items():
         if name == "vm2_scratch":
             continue  # the published experiments have no such networks
-        line[title] = _shown(result["method"], name, result[name])
+        line[title] = shown(result[name], _decimals(result["method"], name, result[name]))
         if not name.endswith("_fraction"):
             theirs = printed.get("vm2" if title == f"VM2, {printed.get('later')}" else name)
             line[f"paper {title}"] = shown(theirs, decimals)
@@ -369,5 +357,5 @@ def tables(results: Results) -> dict[str, pd.DataFrame]:
         "table1-corrected": pd.DataFrame(averaged),
         "table1-seeds": pd.DataFrame([{name: r[name] for name in names} for r in corrected], columns=names),
         "table1-against": pd.DataFrame(against),
-        "table1-networks": make_table("table1-networks", [{**r["network"], **r} for r in networks]),
+        **make_tables({"table1-networks": [{**r["network"], **r} for r in networks]}),
     }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from apas.display.plots import save_figure
 from apas.paper import Results, new_figure, package_table
 from apas.paper.data_folder import data_folder, dataset_path, oracle_path, reading
 from apas.paper.datasets import LABEL, credit_space, old_credit
-from apas.paper.store import Unit, data_version
+from apas.paper.experiment import Unit, data_version
 from apas.theory import is_naturally_occurring
 from apas.theory.shift_notions import Moments, t_test
 
@@ -39,18 +39,13 @@ INPUTS = 10  # how many rows are explained: the first of the test part
 SHARES = 1400  # news with more shares than this, the median, are popular
 
 
-@dataclass(frozen=True, eq=False)
-class ExplainedNetwork:
-    """A network, the test rows, and explanations of the first ten."""
+class ExplainedNetwork(NamedTuple):
+    """A network, the test rows, explanations of the first ten, and what is to be known about it."""
 
     network: apas.FeedForward
     tests: Floats
-    inputs: Floats
     points: Floats
-    rows: int
-    accuracy: float
-    majority: float
-    ones: float
+    facts: dict[str, Any]
 
 
 def scaled(values: ArrayLike) -> Floats:
@@ -60,24 +55,17 @@ def scaled(values: ArrayLike) -> Floats:
     return np.asarray((X - low) / np.where(high > low, high - low, 1.0))
 
 
-def _credit() -> tuple[Floats, Integers]:
-    frame = old_credit()
-    return credit_space(frame).encode(frame.drop(columns=LABEL)), frame[LABEL].to_numpy(dtype=np.int64)
-
-
-def _spam_or_news(name: str) -> tuple[Floats, Integers]:
-    frame = pd.read_csv(dataset_path(name), skipinitialspace=name == "news").dropna()
-    if name == "spam":
-        return scaled(frame.drop(columns="Outcome")), frame["Outcome"].to_numpy(dtype=np.int64)
-    features = frame.drop(columns=["url", "timedelta", "shares"])
-    return scaled(features), np.asarray(frame["shares"] > SHARES, dtype=np.int64)
-
-
-#: What reads each table; credit is coded as in the paper's Section 7.
-READERS: Final[dict[str, Callable[[], tuple[Floats, Integers]]]] = {
-    "credit": _credit,
-    **{name: partial(_spam_or_news, name) for name in ("spam", "news")},
-}
+def read_rows(dataset: str) -> tuple[Floats, Integers]:
+    """Features and labels of a table; credit is coded as in the paper's Section 7."""
+    with reading(dataset):
+        if dataset == "credit":
+            frame = old_credit()
+            return credit_space(frame).encode(frame.drop(columns=LABEL)), frame[LABEL].to_numpy(dtype=np.int64)
+        frame = pd.read_csv(dataset_path(dataset), skipinitialspace=dataset == "news").dropna()
+        if dataset == "spam":
+            return scaled(frame.drop(columns="Outcome")), frame["Outcome"].to_numpy(dtype=np.int64)
+        features = frame.drop(columns=["url", "timedelta", "shares"])
+        return scaled(features), np.asarray(frame["shares"] > SHARES, dtype=np.int64)
 
 
 def network(X: Floats, y: Integers, *, epochs: int, seed: int = SEED) -> apas.FeedForward:
@@ -104,17 +92,16 @@ def explained(dataset: str) -> ExplainedNetwork:
     return _explained(dataset, data_version((dataset,)))
 
 
-@lru_cache(maxsize=len(READERS))
+@lru_cache(maxsize=len(EPOCHS))
 def _explained(dataset: str, version: str) -> ExplainedNetwork:
-    with reading(dataset):
-        X, y = READERS[dataset]()
+    X, y = read_rows(dataset)
     training, testing = train_test_split(np.arange(len(y)), test_size=0.2, stratify=y, random_state=0)
-    model = network(X[training], y[training], epochs=EPOCHS[dataset])
-    ones = model.margin(X[testing], 1) >= 0
-    share = float(y[testing].mean())
-    points, accuracy = nearest_other(model, X[testing]), float((ones == y[testing]).mean())
-    facts = len(y), accuracy, max(share, 1 - share), float(ones.mean())
-    return ExplainedNetwork(model, X[testing], X[testing][:INPUTS], points, *facts)
+    model, tests = network(X[training], y[training], epochs=EPOCHS[dataset]), X[testing]
+    points, ones, share = nearest_other(model, tests), model.margin(tests, 1) >= 0, float(y[testing].mean())
+    facts: dict[str, Any] = {"rows": len(y), "features": model.n_features, "epochs": EPOCHS[dataset]}
+    facts |= {"accuracy": float((ones == y[testing]).mean()), "majority": max(share, 1 - share)}
+    facts |= {"ones": float(ones.mean()), "explanations": len(points), "different": len(np.unique(points, axis=0))}
+    return ExplainedNetwork(model, tests, points, facts)
 
 
 DRAWS, DELTAS, LEVEL = (1000, 10_000), (0.05, 0.1, 0.2, 0.3), 0.05
@@ -152,13 +139,10 @@ def left_out() -> str:
 def unit(dataset: str, draws: int, delta: float) -> dict[str, Any]:
     """The explanations of a dataset under so many shifts of a size."""
     found = explained(dataset)
-    facts: dict[str, Any] = {"rows": found.rows, "features": found.network.n_features, "epochs": EPOCHS[dataset]}
-    facts |= {name: getattr(found, name) for name in ("accuracy", "majority", "ones")}
-    facts |= {"explanations": len(found.points), "different": len(np.unique(found.points, axis=0))}
     # a seed of its own for every explanation of every unit
     words = (repr((dataset, draws, delta, i)).encode() for i in range(len(found.points)))
     seeds = [int.from_bytes(hashlib.sha256(word).digest()[:16], "little") for word in words]
-    about = {"dataset": dataset, "draws": draws, "delta": delta, "network": facts}
+    about = {"dataset": dataset, "draws": draws, "delta": delta, "network": found.facts}
     return about | measured(found.network, found.points, draws, delta, seeds)
 
 
@@ -169,8 +153,8 @@ def measured(
     how: dict[str, Any] = {"delta": delta, "n_samples": draws, "confidence": 1 - LEVEL}
     pairs = zip(points, seeds, strict=True)
     found = [is_naturally_occurring(network, point[None, :], rng=seed, **how) for point, seed in pairs]
-    names = {"original": "original", "mean": "mean", "difference": "difference", "t": "t", "p": "p_values"}
-    return {k: [getattr(f, name)[0].item() for f in found] for k, name in [*names.items(), ("shown", "moved")]}
+    names = {name: name for name in ("original", "mean", "difference", "t")} | {"p": "p_values", "shown": "moved"}
+    return {shown: [getattr(f, name)[0].item() for f in found] for shown, name in names.items()}
 
 
 LOGS = "table2.json"  # the authors' networks, the inputs of two datasets with their nearest rows, and what they logged
@@ -234,8 +218,7 @@ def published_run(dataset: str, logs: str, version: str) -> PublishedRun:
             return PublishedRun(network, rows, np.repeat([0, 1], INPUTS), known["logs"], _single(known["inputs"]))
     except (KeyError, ValueError, TypeError) as error:
         raise apas.InputError(f"{path} must hold the authors' networks and logs of Table 2, got {error!r}.") from error
-    with reading(dataset):
-        X, y = READERS[dataset]()
+    X, y = read_rows(dataset)
     return PublishedRun(network, _single(X), y, known["logs"], None)
 
 
@@ -354,8 +337,7 @@ def tables(results: Results) -> dict[str, pd.DataFrame]:
     results = [result for result in results if "log" not in result]
     networks = {result["dataset"]: {"dataset": result["dataset"], **result["network"]} for result in results}
     ours = [pd.DataFrame([_line(result) for result in results]), pd.DataFrame(list(networks.values()))]
-    found = dict(zip(("table2", "table2-networks"), ours, strict=True))
-    return found | (_published_tables(again, results) if again else {})
+    return {"table2": ours[0], "table2-networks": ours[1]} | (_published_tables(again, results) if again else {})
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,9 @@ import pandas as pd
 import apas
 from apas.display.numbers import at_least
 from apas.display.plots import save_figure
-from apas.paper import Results, make_table, new_figure
+from apas.paper import Results, make_tables, new_figure
+from apas.paper.experiment import Unit
 from apas.paper.published import PublishedSampling, published_delta
-from apas.paper.store import Unit
 from apas.stats import coverage_lower, sample_size
 
 #: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
@@ -181,14 +181,11 @@ def tables(results: Results) -> dict[str, pd.DataFrame]:
         for where, coverage, risk, stated in STATED
     ]
     opened = [(r, level, level["states"].count(0)) for r in results for level in r.get("levels", ())]
+    halving = [{**r, **level, "parts": count, "halves": 2 * count} for r, level, count in opened]
     names = ("boxes", "low", "high")
     bounds = [{**r, **dict(zip(names, line, strict=True))} for r in results for line in r.get("bounds", ())]
-    return {
-        "toy-delta": make_table("toy-delta", [_line(r) for r in results if "search" in r]),
-        "toy-draws": make_table("toy-draws", needed),
-        "toy-halving": make_table("toy-halving", [{**r, **at, "parts": n, "halves": 2 * n} for r, at, n in opened]),
-        "toy-enumeration": make_table("toy-enumeration", bounds),
-    }
+    deltas = [_line(r) for r in results if "search" in r]
+    return make_tables({"toy-delta": deltas, "toy-draws": needed, "toy-halving": halving, "toy-enumeration": bounds})
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,15 @@ from apas.models.dense_chain import DenseChain
 from apas.models.forward import ACTIVATIONS
 from apas.shifts.geometry import inside_ball, inside_box, lp_norm, steepest_point
 
+#: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
+_PLACES = {"linf": "linf.LinfShifts", "lp": "balls.LpShifts", "sparse": "linf.SparseShifts"}
+_PLACES |= {"gaussian": "balls.GaussianShifts", "ellipsoid": "balls.EllipsoidShifts"}
+_PLACES |= {"noise": "noise.InputNoise", "joint": "noise.JointShifts", "observed": "observed.ListedModels"}
+_PLACES |= dict.fromkeys(("removed", "relabelled", "added", "replaced"), "data_change.ChangedTable")
+KINDS = Kinds({kind: f"apas.shifts.{place}" for kind, place in _PLACES.items()})
+#: How far the functions behind a share in closed form may be off, far above what their libraries promise.
+SHARE_ERROR = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class Box:
@@ -301,7 +310,7 @@ class LinearShare(Capability, Protocol):
 
 def in_training_order(shifts: Any) -> bool:
     """Whether a set lists models in the order of their training, so that a test may end at any, and can `grow`."""
-    return hasattr(shifts, "grow") and bool(shifts.in_order)
+    return hasattr(shifts, "grow") and bool(getattr(shifts, "in_order", False))
 
 
 class DefaultDelta(Capability, Protocol):
@@ -396,14 +405,6 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
     return shifts.words if offers(shifts, Worded) else ShiftWords()
 
 
-#: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
-_PLACES = {"linf": "linf.LinfShifts", "lp": "balls.LpShifts", "sparse": "linf.SparseShifts"}
-_PLACES |= {"gaussian": "balls.GaussianShifts", "ellipsoid": "balls.EllipsoidShifts"}
-_PLACES |= {"noise": "noise.InputNoise", "joint": "noise.JointShifts", "observed": "observed.ListedModels"}
-_PLACES |= dict.fromkeys(("removed", "relabelled", "added", "replaced"), "data_change.ChangedTable")
-KINDS = Kinds({kind: f"apas.shifts.{place}" for kind, place in _PLACES.items()})
-
-
 def coordinates(shifts: ShiftSet, model: Model) -> Parameters:
     """What moves: the parameters of the model, unless the set says otherwise."""
     if offers(shifts, OtherMoves):
@@ -439,10 +440,6 @@ def ball_share(ratio: Any, count: int) -> Any:
 
     # one coordinate of a uniform point of the unit ball has the density (1 - t**2)**((n - 1) / 2)
     return 0.5 + 0.5 * np.sign(ratio) * betainc(0.5, 0.5 * (count + 1), np.minimum(np.square(ratio), 1.0))
-
-
-#: How far the functions behind a share in closed form may be off, far above what their libraries promise.
-SHARE_ERROR = 1e-12
 
 
 def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slack: float) -> Ends:

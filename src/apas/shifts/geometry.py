@@ -25,6 +25,10 @@ from apas._typing import Bools, Floats
 LARGEST = float(np.finfo(np.float64).max)
 #: Cuts a 53-bit mantissa into two halves whose products are exact.
 SPLITTER = 2.0**27 + 1
+#: Up to this whole p, what floating point leaves open is decided with integers.
+EXACT = 16
+#: The relative error of a power, far above the few units in the last place that libraries promise.
+POWER = 2.0**-46
 
 
 def inside_box(base: Floats, radii: ArrayLike, delta: ArrayLike, direction: Floats) -> Floats:
@@ -116,12 +120,6 @@ def _sum_error(a: Floats, b: Floats, total: Floats) -> Floats:
     return np.asarray(small - (total - large))
 
 
-#: Up to this whole p, what floating point leaves open is decided with integers.
-EXACT = 16
-#: The relative error of a power, far above the few units in the last place that libraries promise.
-POWER = 2.0**-46
-
-
 def lp_norm(rows: Floats, p: float) -> Floats:
     """L_p norms of the rows, which may be of any size: nothing overflows before the norm itself does."""
     sizes = np.abs(rows)
@@ -189,8 +187,7 @@ def inside_ball(base: Floats, values: Floats, p: float, delta: float) -> Floats:
     if within_ball(base, values, p, delta):
         return values
     with np.errstate(over="ignore", invalid="ignore"):
-        moves = values - base
-    moves = np.nan_to_num(moves)
+        moves = np.nan_to_num(values - base)
     # a norm of millions of terms is off by far less than 2**-44; if not, the cut grows until the exact test accepts
     size, cut = float(lp_norm(moves, p)), 2.0**-44
     share = min(1.0, delta / size) if size > 0 else 0.0

@@ -28,6 +28,11 @@ from apas.models.base import Parameters
 from apas.shifts.base import Box, Ends, Sparse
 from apas.shifts.selection import BoxedShifts, placed
 
+#: How many terms of the series are summed up, one number after the other, while the bounds are not close enough.
+TERMS = (16, 64, 512, 4096)
+#: Bounds that are this close are close enough.
+CLOSE = 1e-11
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LinfShifts(BoxedShifts):
@@ -160,12 +165,6 @@ class SparseShifts(BoxedShifts):
         movers = np.count_nonzero(self.radii(parameters))
         some = f"{min(self.count, movers)} of {movers} {self._selected(parameters)}"
         return some, *self._words(parameters)[1:]
-
-
-#: How many terms of the series are summed up, one number after the other, while the bounds are not close enough.
-TERMS = (16, 64, 512, 4096)
-#: Bounds that are this close are close enough.
-CLOSE = 1e-11
 
 
 def uniform_sum_share(sizes: Floats, level: float, decides: float | None = None) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from apas.models.files.formats import load_model, save_model
 from apas.shifts import distance
 
 _Caught = list[tuple[type[Warning], str]]
+MANIFEST = "refits.json"
 
 
 class RetrainedModels(list[Model]):
@@ -408,9 +409,6 @@ def _report(caught: list[_Caught], models: list[Model]) -> None:
         told = f"all {len(models)} models of retrain are the same, since nothing in this process is random;"
         advice = "let it draw rows (bootstrap=True), or use an estimator with a random_state."
         warnings.warn(f"{told} {advice}", GuaranteeWarning, stacklevel=3)
-
-
-MANIFEST = "refits.json"
 
 
 class RefitFolder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
@@ -140,15 +139,13 @@ class SetBySettings(EqualByContent):
         return f"{type(self).__name__}({', '.join(needed + others)})"
 
 
-class ParameterShifts(SetBySettings, ABC):
+class ParameterShifts(SetBySettings):
     """What sets share that move parameters of a model: those of some kinds, in some layers."""
 
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None
-
-    @abstractmethod
-    def radii(self, parameters: Parameters) -> Floats:
-        """How far each parameter moves when delta is 1, shape (k,)."""
+    #: How far each parameter moves when delta is 1, shape (k,).
+    radii: Callable[[Parameters], Floats]
 
     def _layer(self, parameters: Parameters, layer: str | int, argument: str) -> str:
         names = parameters.layer_names

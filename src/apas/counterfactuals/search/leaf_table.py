@@ -3,17 +3,15 @@
 What an encoder makes of numbers, steps, levels and missing cells is looked up: one-hot columns fold into a category.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.counterfactuals.sources.base import Search, Task
-from apas.counterfactuals.space.encoder import numbers_to_try
+from apas.counterfactuals.space.encoder import numbers_to_try, one_by_one
 from apas.counterfactuals.space.feature import Feature
 from apas.models.base import Leaves, Model, ReadsCells, offers
 from apas.models.trees import Trees, towards
@@ -44,19 +42,13 @@ class RowGrid:
         space, x = search.task.space, search.input
         # of each set of features that must not change as a whole, one is left alone
         held = {min(known) for known in search.avoid}
-        self.places: list[Indices] = []
-        start = []
-        for i, feature in enumerate(space):
-            places = _reachable(feature, grid, i, x[i], i in held)
-            self.places.append(places)
-            values = grid.values[i][places]
-            start.append(np.flatnonzero((values == x[i]) | (np.isnan(values) & np.isnan(x[i])))[0])
-        self.start = np.array(start)
+        self.places = [_reachable(feature, grid, i, x[i], i in held) for i, feature in enumerate(space)]
+        parts = [grid.values[i][places] for i, places in enumerate(self.places)]
+        self.start = np.array([np.flatnonzero(_is_own(v, own))[0] for v, own in zip(parts, x, strict=True)])
         self.sizes = np.array([len(p) for p in self.places])
         self.first = np.cumsum([0, *self.sizes[:-1]])
         self.feature = np.repeat(np.arange(len(x)), self.sizes)
         self.place = np.concatenate([np.arange(n) for n in self.sizes])
-        parts = [grid.values[i][p] for i, p in enumerate(self.places)]
         self.values = np.concatenate(parts)
         costs = [f.differences(v, np.full(len(v), x[i])) for i, (f, v) in enumerate(zip(space, parts, strict=True))]
         self.largest = search.task.distance != "l1"
@@ -98,10 +90,14 @@ class RowGrid:
         return found
 
 
+def _is_own(values: Floats, own: float) -> Bools:
+    return np.asarray((values == own) | (np.isnan(values) & np.isnan(own)))
+
+
 def _reachable(feature: Feature, grid: Grid, i: int, own: float, held: bool) -> Indices:
     """Places of the values that a feature may have: where nothing tells values apart, the nearest to its own."""
     values, cuts = grid.values[i], grid.cuts[i]
-    same = (values == own) | (np.isnan(values) & np.isnan(own))
+    same = _is_own(values, own)
     here = int(np.flatnonzero(same)[0])
     fine = grid.common[i] & ~same & feature.allows(values, np.full(len(values), own)) & (not held)
     above, below = np.flatnonzero(fine[here:]) + here, np.flatnonzero(fine[:here])[::-1]
@@ -157,16 +153,16 @@ class LeafTable:
 
     def __init__(self, grid: Grid, parts: Sequence[tuple[Any, ...]], base: Floats) -> None:
         self.grid, self.base = grid, base  # base: (refits, outputs)
-        self.refit = np.repeat(np.arange(len(parts)), [len(value) for value, *_ in parts])
+        counts = [len(value) for value, *_ in parts]
+        self.refit = np.repeat(np.arange(len(parts)), counts)
         self.value = np.concatenate([value for value, *_ in parts])
         #: Boxes are bounded in some features only: per bound its box, feature, and first and last place inside.
-        counts = [len(value) for value, *_ in parts]
         before = np.cumsum([0, *counts[:-1]])
         self.box = np.concatenate([box + a for a, (_, box, *_) in zip(before, parts, strict=True)])
         self.feature, self.low, self.high = (np.concatenate([part[i] for part in parts]) for i in (2, 3, 4))
 
     @classmethod
-    def of(cls, task: Task, refits: Sequence[Model], inputs: Floats) -> LeafTable | None:
+    def of(cls, task: Task, refits: Sequence[Model], inputs: Floats) -> Self | None:
         """The table, or None if a refit is no ensemble of trees that can be read, or mixes features before them."""
         ensembles = [refit.trees() if offers(refit, Leaves) else None for refit in refits]
         encoders = [_Encoder(Task(m, task.space), t) for m, t in zip(refits, ensembles, strict=True) if t is not None]
@@ -203,7 +199,7 @@ class LeafTable:
             found[:, k] += np.bincount(self.refit[hit], self.value[hit, k], minlength=len(found))
         return found
 
-    def _agrees(self, task: Task, encoders: Sequence[_Encoder]) -> bool:
+    def _agrees(self, task: Task, encoders: Sequence["_Encoder"]) -> bool:
         """Whether the table says what the refits say about some rows; what is read of a library may be otherwise."""
         places, rows = _mixed_rows(self.grid.values)
         label = task.model.classes[-1]
@@ -235,18 +231,10 @@ def _probed_numbers(task: Task, inputs: Floats) -> tuple[list[Floats], list[Bool
     return found, common
 
 
-def _one_by_one(values: Sequence[Floats]) -> tuple[Floats, Indices]:
-    """Rows in which one feature has each of its values and the others their first, and which feature that is."""
-    of = np.repeat(np.arange(len(values)), [len(v) for v in values])
-    rows = np.tile([v[0] for v in values], (len(of), 1))
-    rows[np.arange(len(of)), of] = np.concatenate(values)
-    return rows, of
-
-
 def leaf_probes(task: Task, inputs: Floats) -> Floats:
     """The inputs, and the rows that a refit has to encode for the table: who encodes all in one go may pass it on."""
     values, _ = _probed_numbers(task, inputs)
-    return np.concatenate([inputs, _one_by_one(values)[0], _mixed_rows(values)[1]])
+    return np.concatenate([inputs, one_by_one(values, [v[0] for v in values])[0], _mixed_rows(values)[1]])
 
 
 class _Encoder:
@@ -274,7 +262,7 @@ class _Encoder:
             place = {name: i for i, name in enumerate(self.task.space.names)}
             owner = np.array([place[n] for n in names] if names else range(len(values)))
             return owner, [found[: sizes[f], c] for c, f in enumerate(owner)]
-        (rows, of), (places, mixed) = _one_by_one(values), _mixed_rows(values)
+        (rows, of), (places, mixed) = one_by_one(values, [v[0] for v in values]), _mixed_rows(values)
         if encoded is None and (known := self._known_columns(values)) is not None:
             encoded = np.tile([column[0] for column in known], (len(of) + len(mixed), 1))
             for c, ((f, *_), column) in enumerate(zip(self._told, known, strict=True)):

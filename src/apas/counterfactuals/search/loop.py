@@ -3,7 +3,6 @@
 Rows advance together and share the draws of their j-th tests, which no candidate depends on, unless by a time limit.
 """
 
-import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,16 +22,16 @@ AHEAD, LATER = 12, 4
 HALVINGS = 10  # how often the way between two rows of a path is halved where that costs nothing
 PROBES = 20  # a source may look at so many times as many points as it may offer
 Answer = tuple[Counterfactual, Floats]  # an answer, and the numbers per cell of what was found (NaN if nothing)
-_Answers = dict[tuple[int, int], Answer]  # by row and rank
 
 
 @dataclass(frozen=True)
-class Limits:
-    """When to stop: so many counterfactuals per row, candidates for each, and a moment for all."""
+class Plan:
+    """What the searches of a call share: so many counterfactuals per row, and candidates for each."""
 
+    source: CandidateSource
+    test: CertifyingTest
     k: int
     max_candidates: int
-    deadline: float
 
 
 @dataclass
@@ -42,7 +41,7 @@ class RowSearch:
     search: Search
     rank: int
     delta: float
-    source: CandidateSource
+    plan: Plan
     candidate: Candidate = field(init=False)
     slack: float | None = None
     hopeful: bool = False
@@ -56,7 +55,7 @@ class RowSearch:
     stream: Iterator[Candidate] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stream = self.source.candidates(self.search)
+        self.stream = self.plan.source.candidates(self.search)
 
     def give_up(self, why: str, status: Status = Status.BUDGET) -> None:
         """End the search: what it has found it keeps."""
@@ -71,18 +70,19 @@ class RowSearch:
             self.best = (cost, point, certificate)
         return cheaper
 
-    def advance(self, limits: Limits) -> None:
+    def advance(self) -> None:
         """Ask for the next candidate that is new, or note why there is none."""
+        most = self.plan.max_candidates
         while True:
-            if self.candidates >= limits.max_candidates or self.asked >= PROBES * limits.max_candidates:
+            if self.candidates >= most or self.asked >= PROBES * most:
                 return self.give_up("the limit of candidates is reached")
-            if time.monotonic() > limits.deadline:
+            if self.search.task.is_late:
                 return self.give_up("time is up")
             try:
-                begun = self.stream if isinstance(self.stream, Generator) and self.asked else None
-                self.candidate = next(self.stream) if begun is None else begun.send(self.slack)
+                stream, slack = self.stream, self.slack
+                self.candidate = stream.send(slack) if isinstance(stream, Generator) else next(stream)
             except StopIteration as end:
-                if time.monotonic() > limits.deadline:  # what a source gave up for that is not exhausted
+                if self.search.task.is_late:  # what a source gave up for that is not exhausted
                     return self.give_up("time is up")
                 return self.give_up(end.value or "no further candidates", Status.EXHAUSTED)
             except NoneExists as error:
@@ -116,7 +116,7 @@ class RowSearch:
         if key in self.seen or not search.is_different(candidate.point):
             return False
         self.seen.add(key)
-        return self.source.ordered or self.best is None or search.cost(candidate.point) < self.best[0]
+        return self.plan.source.ordered or self.best is None or search.cost(candidate.point) < self.best[0]
 
     def answer(self) -> Answer:
         """How the search ended, once it has."""
@@ -131,38 +131,35 @@ class RowSearch:
         return found, point
 
 
-def run_rows(
-    searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, report: Any
-) -> list[Answer]:
-    """`limits.k` answers per search, in order; `report`, if there is one, is told how many searches have ended."""
-    waiting = [RowSearch(s, 0, float(d), source) for s, d in zip(searches, deltas, strict=True)]
-    done: _Answers = {}
+def run_rows(searches: list[Search], deltas: Floats, plan: Plan, report: Any) -> list[Answer]:
+    """`plan.k` answers per search, in order; `report`, if there is one, is told how many searches have ended."""
+    waiting = [RowSearch(s, 0, float(d), plan) for s, d in zip(searches, deltas, strict=True)]
+    done: dict[tuple[int, int], Answer] = {}  # by row and rank
     paths = list[RowSearch]()  # tested together once all rows have theirs: some models take long to read a table
     while waiting or paths:
         for row in waiting:
-            row.advance(limits)
+            row.advance()
         going = [row for row in waiting if row.ended is None]
         paths += [row for row in going if row.candidate.path is not None]
         waiting = [row for row in waiting if row.ended is not None or row.candidate.path is None]
-        _look_and_test([row for row in going if row.candidate.path is None], test)
+        _look_and_test([row for row in going if row.candidate.path is None], plan.test)
         if all(row.ended is not None for row in waiting):
-            _test_paths(paths, test)
+            _test_paths(paths, plan.test)
             waiting, paths = waiting + paths, []
         still, before = [], len(done)
         for row in waiting:
             if row.ended is not None:
                 done[row.search.row, row.rank] = row.answer()
-            still += [row] if row.ended is None else _next_rank(row, test, limits, done)
+            still += [row] if row.ended is None else _next_rank(row, done)
         waiting = still
         if report is not None and len(done) > before:
             report(len(done) - before)
-    return [done[s.row, rank] for s in searches for rank in range(limits.k)]
+    return [done[s.row, rank] for s in searches for rank in range(plan.k)]
 
 
 def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> Candidates:
     """Points (those of the candidates unless given) of some rows."""
-    targets = np.empty(len(rows), dtype=object)
-    targets[:] = [row.search.target for row in rows]
+    targets = np.array([row.search.target for row in rows], dtype=object)
     found = np.stack([row.candidate.point for row in rows]) if points is None else points
     return Candidates(found, targets, np.array([r.delta for r in rows]), np.stack([r.search.input for r in rows]))
 
@@ -189,7 +186,7 @@ def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
     for row in rows:
         if row.certificate is not None and row.certificate.is_certified:
             row.best = (row.search.cost(row.candidate.point), row.candidate.point, row.certificate)
-            if row.source.ordered:
+            if row.plan.source.ordered:
                 note = f"; {row.candidate.note}" if row.candidate.note else ""
                 row.ended = (Status.FOUND, row.certificate.reason + note)
 
@@ -246,14 +243,13 @@ def _bisect(row: RowSearch, test: CertifyingTest, failed: Floats) -> None:
             failed = middle
 
 
-def _next_rank(row: RowSearch, test: CertifyingTest, limits: Limits, done: _Answers) -> list[RowSearch]:
+def _next_rank(row: RowSearch, done: dict[tuple[int, int], Answer]) -> list[RowSearch]:
     """The search for the next counterfactual of a row; where one was not found, the further ones are not either."""
-    answer, point = done[row.search.row, row.rank]
-    if answer.is_found and row.rank + 1 < limits.k:
-        changed = frozenset(np.flatnonzero(point != row.search.input).tolist())
-        of_row = test.for_search(row.search.target, row.delta, row.rank + 1, row.search.input)
-        search = replace(row.search, avoid=(*row.search.avoid, changed), test=of_row)
-        return [RowSearch(search, row.rank + 1, row.delta, row.source)]
-    for rank in range(row.rank + 1, limits.k):
-        done[row.search.row, rank] = replace(answer, rank=rank, candidates=0, tests=0), point
+    (answer, point), rank, search = done[row.search.row, row.rank], row.rank + 1, row.search
+    if answer.is_found and rank < row.plan.k:
+        changed = frozenset(np.flatnonzero(point != search.input).tolist())
+        test = row.plan.test.for_search(search.target, row.delta, rank, search.input)
+        return [RowSearch(replace(search, avoid=(*search.avoid, changed), test=test), rank, row.delta, row.plan)]
+    for later in range(rank, row.plan.k):
+        done[search.row, later] = replace(answer, rank=later, candidates=0, tests=0), point
     return []

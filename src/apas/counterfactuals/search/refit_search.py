@@ -3,7 +3,6 @@
 A *sweep* tells what every move of one feature does to the margins of all refits, by the leaf table or by the models.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +25,6 @@ RUNGS += (4.7, 4.4, 4.2, 3.9, 3.6, 3.4, 3.1, 2.9, 2.6, 2.3, 2.1, 1.8)
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 SAVES = 0.05  # a row of the path costs so much less than the one before: each might fail where the next does not
 BEAM, STEPS, PATIENCE = 8, 30, 2  # states kept, steps at most, and steps after the last gain
-EACH = 1  # values per feature that a state hands on
 CLIMB = 12  # moves towards a safer row than any that is known
 PAIRS = 10  # first moves of pairs that are tried together
 KNOWN = 24  # known rows from which a search starts as well
@@ -37,6 +35,7 @@ LEAST = 500  # candidates per call of a model: its overhead would cost more than
 
 #: Margins after every move of one feature, over the refits: their mean, standard deviation and least, (3, moves).
 Sweep = Floats
+Sweeps = Callable[[Sequence[Indices]], list[Sweep]]  # those of some states
 
 
 @dataclass(frozen=True)
@@ -63,31 +62,26 @@ def spread(margins: Floats, scale: float) -> Sweep:
     return np.stack([drawn.mean(axis=0), sd, margins.min(axis=0)])
 
 
-class PredictedSweeps:
+def predicted_sweeps(refits: Sequence[Model], grid: RowGrid, scale: float) -> Sweeps:
     """Sweeps by the models' own answers, for at least so many rows at a time that calls cost little."""
+    task, label = grid.search.task, grid.search.target
+    # what preprocessings make of rows is found out once: to transform a table takes most of them far longer
+    others = [replace(task, model=refit, _kept={}) for refit in refits]
+    encoders = task.once("refits/encoders", lambda: [quick_encoder(other) for other in others])
 
-    def __init__(self, refits: Sequence[Model], grid: RowGrid, scale: float) -> None:
-        self.grid, self.scale, task = grid, scale, grid.search.task
-        # what preprocessings make of rows is found out once: to transform a table takes most of them far longer
-        others = [replace(task, model=refit, _kept={}) for refit in refits]
-        encoders = task.once("refits/encoders", lambda: [quick_encoder(other) for other in others])
-        self.readers = list(zip(refits, encoders, strict=True))
+    def sweeps(states: Sequence[Indices]) -> list[Sweep]:
+        distinct, back = np.unique(np.concatenate(list(map(grid.moves, states))), axis=0, return_inverse=True)
+        margins = [refit.margin(encoded(distinct), label) for refit, encoded in zip(refits, encoders, strict=True)]
+        return [spread(part, scale) for part in np.split(np.array(margins)[:, back.ravel()], len(states), axis=1)]
 
-    def __call__(self, states: Sequence[Indices]) -> list[Sweep]:
-        """The sweep of each state."""
-        rows, each = np.concatenate([self.grid.moves(state) for state in states]), len(self.grid.values)
-        distinct, back = np.unique(rows, axis=0, return_inverse=True)
-        label = self.grid.search.target
-        margins = np.array([refit.margin(encoded(distinct), label) for refit, encoded in self.readers])
-        margins = margins[:, back.ravel()]
-        return [spread(margins[:, i * each : (i + 1) * each], self.scale) for i in range(len(states))]
+    return sweeps
 
 
 class RefitSearch:
     """The search of one row on its grid, for all demands of a path."""
 
-    def __init__(self, grid: RowGrid, sweeps: Callable[[Sequence[Indices]], list[Sweep]], least: int = 0) -> None:
-        self.grid, self.sweeps, self.least = grid, sweeps, least
+    def __init__(self, grid: RowGrid, sweeps: Sweeps, least: int = 0) -> None:
+        self.grid, self.task, self.sweeps, self.least = grid, grid.search.task, sweeps, least
         self.known: dict[bytes, Sweep] = {}
 
     def look(self, states: Iterable[Indices]) -> None:
@@ -126,10 +120,6 @@ class RefitSearch:
         self.look([state])
         return float(self.slacks(state, demand)[self.grid.first[0] + state[0]])
 
-    def expired(self) -> bool:
-        """Whether the time of the call is up."""
-        return time.monotonic() > self.grid.search.task.deadline
-
     def path(
         self, demands: Sequence[Demand], starts: Integers, rungs: Sequence[Demand] = (), saves: float = 1e-9
     ) -> Floats:
@@ -154,7 +144,7 @@ class RefitSearch:
         state = max(starts, key=lambda s: self.slack(s, demand), default=self.grid.start)
         for _ in range(CLIMB):
             slacks = self.slacks(state, demand)
-            if self.expired() or self.slack(state, demand) >= 0 or slacks.max() <= self.slack(state, demand):
+            if self.task.is_late or self.slack(state, demand) >= 0 or slacks.max() <= self.slack(state, demand):
                 break
             state = self.grid.moved(state, int(slacks.argmax()))
             found.append(state)
@@ -188,7 +178,7 @@ class RefitSearch:
         beams, idle = [[start] for _ in demands], [0] * len(demands)
         lacks = [-self.slack(start, demand) for demand in demands]
         for _ in range(STEPS):
-            if self.expired():
+            if self.task.is_late:
                 break
             self.look(state for beam in beams for state in beam)
             for i, demand in enumerate(demands):
@@ -217,10 +207,9 @@ class RefitSearch:
                 estimate = np.where((slacks < 0) & (gained > 0) & (costs > 0), costs * lack / gained, np.inf)
             some = np.flatnonzero(np.isfinite(estimate) & (costs < best[0]))
             some = some[np.argsort(estimate[some], kind="stable")]
-            for _ in range(EACH):  # values of one feature that differ little must not fill the beam
-                first = np.unique(self.grid.feature[some], return_index=True)[1]
-                options += [(float(estimate[m]), number, int(m)) for m in some[first]]
-                some = np.delete(some, first)
+            # of each feature the best: values of one that differ little must not fill the beam
+            some = some[np.unique(self.grid.feature[some], return_index=True)[1]]
+            options += [(float(estimate[m]), number, int(m)) for m in some]
         following, before = dict[bytes, Indices](), {state.tobytes() for state in beam}
         for _, number, move in sorted(options):
             state = self.grid.moved(beam[number], move)
@@ -232,7 +221,7 @@ class RefitSearch:
 
     def _polish(self, state: Indices, demand: Demand) -> Indices:
         """A state that no move, and none of the tried pairs of moves, makes cheaper."""
-        while not self.expired():
+        while not self.task.is_late:
             self.look([state])
             slacks, costs, now = self.slacks(state, demand), self.grid.costs(state), self._cost(state)
             now -= 1e-12 * max(now, 1e-12)  # costs are sums in another order each time
@@ -253,17 +242,10 @@ class RefitSearch:
         return state
 
 
-def _known_margins(search: Search, known: Floats) -> Floats:
-    """Margins of the model for known rows of the class, which many searches ask for."""
-    task, target = search.task, search.target
-    return np.asarray(task.once(("known margins", target), lambda: task.margins(known, target)))
-
-
-def _known_states(search: Search, grid: RowGrid, known: Floats) -> Integers:
+def _known_states(grid: RowGrid, known: Floats, margins: Floats) -> Integers:
     """States near known rows of the class: of all of them the nearest, and of those that lie deep in it."""
     if not len(known):
-        return np.empty((0, len(search.input)), dtype=np.intp)
-    margins = _known_margins(search, known)
+        return np.empty((0, len(grid.start)), dtype=np.intp)
     found = grid.nearest(known)
     costs = grid.cost[grid.first + found].sum(axis=1)
     order = np.argsort(costs, kind="stable")
@@ -283,20 +265,22 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
     With one model its margin is what must be large; with `all_accept` the path ends with rows that every refit accepts,
     and with `unanimous` it is the cheapest of these.
     """
-    task, table, x = search.task, leaf_table(search, refits), search.input
-    known = rows_of_class(task, search.target)
-    usual = _known_margins(search, known) if len(known) else task.margins(x[None], search.target)
+    task, table, x, target = search.task, leaf_table(search, refits), search.input, search.target
+    known = rows_of_class(task, target)
+    usual = task.margins(x[None], target)
+    if len(known):  # which many searches ask for
+        usual = task.once(("known margins", target), lambda: task.margins(known, target))
     scale = max(LEAST_SCALE, float(np.median(np.abs(usual))))
     if table is not None:
         grid = RowGrid(search, table.grid)
-        wanted = int(class_indices(task.model.classes, search.target, 1)[0])
+        wanted = int(class_indices(task.model.classes, target, 1)[0])
         passes = LeafSweeps(table, grid, wanted)
         looking = RefitSearch(grid, lambda states: [spread(passes.margins(state), scale) for state in states])
     else:
         values, common = grid_values(task, x[None] if task.inputs is None else task.inputs, [None] * len(task.space))
         grid = RowGrid(search, Grid(tuple(values), tuple(common), tuple(np.arange(len(v)) for v in values)))
-        looking = RefitSearch(grid, PredictedSweeps(refits, grid, scale), LEAST)
-    states = _known_states(search, grid, known)
+        looking = RefitSearch(grid, predicted_sweeps(refits, grid, scale), LEAST)
+    states = _known_states(grid, known, usual)
     demands, rungs = [Demand(k) for k in LADDER], [Demand(k) for k in RUNGS]
     if len(refits) == 1:
         looking.look([grid.start, *states])
@@ -307,4 +291,4 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
         demands, rungs = [*demands, Demand(None)], [*([] if unanimous else rungs), Demand(None)]
     # where all is proved, nothing can fail
     rows = looking.path(demands, states, rungs, 1e-9 if all_accept or unanimous else SAVES)
-    return rows[task.valid(rows, search.target)] if len(rows) else rows
+    return rows[task.valid(rows, target)] if len(rows) else rows

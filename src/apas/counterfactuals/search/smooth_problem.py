@@ -12,6 +12,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.space.encoder import one_by_one
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
 from apas.models.predictor import is_coded
@@ -204,7 +205,7 @@ class SmoothProblem:
 
     def numbers(self, points: Floats) -> Floats:
         """The nearest allowed rows as numbers per cell; what did not move is what it was, digit by digit."""
-        return self.search.task.space.snapped(self._cells(points), np.tile(self.search.input, (len(points), 1)))
+        return self.search.snapped(self._cells(points))
 
     def _cells(self, points: Floats) -> Floats:
         """Numbers per cell of points, which the space need not allow."""
@@ -249,9 +250,7 @@ class SmoothProblem:
         """Find what each coordinate adds to the columns, by encoding the input with one feature changed."""
         bent: list[tuple[int, Floats, Floats]] = []
         task, tried = self.search.task, [self._tried_numbers(i) for i in range(len(self._free))]
-        owner = np.repeat(np.arange(len(tried)), [len(t) for t in tried])
-        rows = np.repeat(self.search.input[None], len(owner), axis=0)
-        rows[np.arange(len(rows)), owner] = np.concatenate(tried)
+        rows, owner = one_by_one(tried, self.search.input)
         encoded = task.encoded(rows) if len(rows) else np.empty((0, len(self._base)))
         self._whole, added = bool(is_coded(encoded).any()), encoded - self._base
         scale = STRAIGHT * np.maximum(np.abs(added + self._base).max(axis=0, initial=0.0), np.finfo(float).tiny)

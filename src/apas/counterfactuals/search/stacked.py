@@ -165,13 +165,10 @@ class DrawnModels:
         return replace(self, samples=len(places), directions=np.concatenate(found))
 
     def _blocks(self, question: Question) -> Iterator[Floats]:
-        step = block_size(question)
+        kept, step = self.directions, block_size(question)
         for start in range(0, self.samples, step):
             stop = min(start + step, self.samples)
-            if self.directions is not None:
-                yield self.directions[start:stop]
-            else:
-                yield question.directions(self.stream, start, stop).copy()
+            yield question.directions(self.stream, start, stop).copy() if kept is None else kept[start:stop]
 
 
 class Relistable(Capability, Protocol):
@@ -198,11 +195,6 @@ def relisted(shifts: Listed, models: Any) -> Any:
             "units of the space, for which the set needs a method `with_models(models)`; add it, or use ObservedShifts."
         )
     return shifts.with_models(models)
-
-
-def listed_as_they_are(shifts: ShiftSet | None, delta: float) -> Sequence[Model] | None:
-    """The models of a listed set that are asked about as they are, or None."""
-    return shifts.models if delta == 1 and offers(shifts, Listed) and offers(shifts, AsTheyAre) else None
 
 
 def split_models(shifts: Listed, method: Draws, together: int, alone: Model | None = None) -> tuple[Any, Any]:
@@ -386,11 +378,8 @@ class AdditiveModels:
             units = self.behind.net.weights[0].shape[1]
             z = self.first.encoded(points).reshape(len(points), len(self.encoders), units)[:, self.numbers]
             return self.behind.margins_after(z, self.behind.wanted(target), self.numbers).T
-
-        def read(number: int, _: Model) -> Floats:
-            return self.encoders[number].encoded(points)
-
-        return self.shifts.margins_read(self.model, read, self.numbers.tolist(), len(points), target)
+        asked = self.numbers.tolist(), len(points), target
+        return self.shifts.margins_read(self.model, lambda i, _: self.encoders[i].encoded(points), *asked)
 
     def take(self, places: Indices, dtype: Any = None) -> Self:
         """Some of the models."""

@@ -6,11 +6,11 @@ certify (`apas.certification.region_claims`).
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,11 +26,10 @@ from apas.certification.question import Cuts, Draws, LeastDraws, Method, Questio
 from apas.certification.region import AT_LEAST, AT_MOST, BETWEEN, Region, RowRegion, Span, cells_of, names_of
 from apas.certification.region_claims import AskedRegion, check_regions
 from apas.counterfactuals.search import stacked
-from apas.counterfactuals.search.stacked import NetworkStack, SideBySide
 from apas.counterfactuals.sources.base import SearchTest, Task
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
-from apas.models.base import Model, encoded_rows, offers
+from apas.models.base import encoded_rows, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
 from apas.stats import allowed_failures, sample_size
@@ -134,10 +133,10 @@ class OfferRegion:
             low, high = np.where(down, np.minimum(least, points), low), np.where(up, np.maximum(most, points), high)
         return low, high, (up | down) & self.beyond & (not self.window)
 
-    def margins(self, models: SideBySide, points: Floats, target: Any, origin: Floats) -> Floats:
+    def margins(self, models: stacked.SideBySide, points: Floats, target: Any, origin: Floats) -> Floats:
         """Least margins over the regions of points, as far as a search needs to know them, shape (models, points)."""
         low, high, further = self.ends(points, origin)
-        if not isinstance(models, NetworkStack):  # no bounds: a few rows of each region
+        if not isinstance(models, stacked.NetworkStack):  # no bounds: a few rows of each region
             signs = np.random.default_rng(0).integers(0, 2, (6, points.shape[1])).astype(bool)
             rows = [points, low, high, *(np.where(sign, low, high) for sign in signs)]
             return np.asarray(np.minimum.reduce([models.margins(part, target) for part in rows]))
@@ -183,32 +182,13 @@ GRID = 1024.0
 
 
 @dataclass(frozen=True)
-class _OfCertifyingTest(SearchTest):
-    """What both kinds of search tests share."""
+class BoundSearchTest(SearchTest):
+    """Bounds over every shift, by the method itself: one holds for all, and costs the same everywhere."""
 
     test: "CertifyingTest"
     target: Any
     delta: float
-    origin: Floats | None = field(default=None, kw_only=True)  # the input of the row
-
-    @property
-    def of_regions(self) -> bool:
-        """Whether anything is asked of an offer besides its own numbers."""
-        return self.test.region is not None
-
-    def alone(self) -> Self | None:
-        """The test of offers by themselves; None if no tolerance is asked of them."""
-        return None if self.test.region is None or self.test.region.beyond else replace(self, origin=None)
-
-
-@dataclass(frozen=True)
-class BoundSearchTest(_OfCertifyingTest):
-    """Bounds over every shift, by the method itself: one holds for all, and costs the same everywhere."""
-
-    @property
-    def refits(self) -> Sequence[Model] | None:
-        """The models that must all accept, if they are listed."""
-        return stacked.listed_as_they_are(self.test.shifts, self.delta)
+    origin: Floats | None  # the input of the row, if its region counts
 
     def scores(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
@@ -222,27 +202,20 @@ class BoundSearchTest(_OfCertifyingTest):
 
 
 @dataclass(frozen=True)
-class DrawnSearchTest(_OfCertifyingTest):
+class DrawnSearchTest(SearchTest):
     """Draws of the search: the slack is the margin that all but a number of them exceed."""
 
+    test: "CertifyingTest"
+    target: Any
+    delta: float
+    origin: Floats | None  # as above
     samples: int
     rank: int
-    some: SideBySide | None = None  # of all the models those that matter near a point
+    some: stacked.SideBySide | None = None  # of all the models those that matter near a point
     _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
-    all_accept: ClassVar[bool] = False
 
     @property
-    def refits(self) -> Sequence[Model] | None:
-        """The models of the search, if they are listed; never those that certify."""
-        return stacked.listed_as_they_are(self.test.searched, self.delta)
-
-    @property
-    def few(self) -> bool:
-        """Whether the draws are so few that the worst shift of all is much worse than the worst that was drawn."""
-        return self.samples < FEW
-
-    @property
-    def models(self) -> SideBySide:
+    def models(self) -> stacked.SideBySide:
         """Those that are looked at, not kept here: they may be large, and what is passed to workers should not be."""
         return self.some or self.test.search_models(self.delta)
 
@@ -303,8 +276,7 @@ class Candidates(NamedTuple):
     @classmethod
     def of_row(cls, points: Floats, target: Any, delta: float, origin: Floats | None = None) -> Self:
         """Points of one row."""
-        labels = np.empty(len(points), dtype=object)
-        labels[:] = [target] * len(points)
+        labels = np.array([target] * len(points), dtype=object)
         inputs = None if origin is None else np.broadcast_to(origin, points.shape)
         return cls(points, labels, np.full(len(points), delta), inputs)
 
@@ -346,7 +318,7 @@ class CertifyingTest:
         found = Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
         return found if self.region is None or inputs is None else self.region.ask(found, inputs, self.entropy)
 
-    def margins_on(self, models: SideBySide, points: Floats, target: Any, origin: Floats | None) -> Floats:
+    def margins_on(self, models: stacked.SideBySide, points: Floats, target: Any, origin: Floats | None) -> Floats:
         """Margins of points of one row on models of the search, or the least over their regions."""
         if self.region is None or origin is None:
             return models.margins(points, target)
@@ -395,18 +367,25 @@ class CertifyingTest:
 
     def for_search(self, target: Any, delta: float, rank: int = 0, origin: Floats | None = None) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
-        if self.draws is None:
-            return BoundSearchTest(self, target, delta, origin=origin)
-        samples, allowed = self.allowance
-        if rank:  # its test allows fewer failures, so that the search had better aim at fewer
-            allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
-        return DrawnSearchTest(self, target, delta, samples, allowed, origin=origin)
+        shifts = self.shifts if self.draws is None else self.searched  # those that certify only where all must accept
+        about: dict[str, Any] = {"of_regions": self.region is not None}
+        if delta == 1 and offers(shifts, Listed) and offers(shifts, stacked.AsTheyAre):
+            about["refits"] = shifts.models
+        test: BoundSearchTest | DrawnSearchTest = BoundSearchTest(self, target, delta, origin, **about)
+        if self.draws is not None:
+            samples, allowed = self.allowance
+            if rank:  # its test allows fewer failures, so that the search had better aim at fewer
+                allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
+            about |= {"few": samples < FEW, "all_accept": False}
+            test = DrawnSearchTest(self, target, delta, origin, samples, allowed, **about)
+        single = self.region is not None and not self.region.beyond
+        return replace(test, alone=replace(test, origin=None)) if single else test
 
-    def search_models(self, delta: float) -> SideBySide:
+    def search_models(self, delta: float) -> stacked.SideBySide:
         """All shifted models that the search looks at."""
         return self.task.once(("search models", delta), lambda: self._search_models(delta))
 
-    def _search_models(self, delta: float) -> SideBySide:
+    def _search_models(self, delta: float) -> stacked.SideBySide:
         if self.searched is not None and delta == 1 and self.listed_models is not None:
             return self.listed_models
         samples, stream, net = self.allowance[0], Stream(self.entropy, "generate/search"), self._network
@@ -417,7 +396,7 @@ class CertifyingTest:
         step = max(1, min(2048, SEEN // len(net.parameters)))
         draws = (self._nobody.directions(stream, a, min(a + step, samples)) for a in range(0, samples, step))
         moved = (net.parameters.values + delta * block for block in draws)
-        return NetworkStack.of(net, moved, samples, stacked.quick_encoder(self.task))
+        return stacked.NetworkStack.of(net, moved, samples, stacked.quick_encoder(self.task))
 
     @cached_property
     def _network(self) -> FeedForward | None:
@@ -436,7 +415,7 @@ class CertifyingTest:
         return Question(self.task.model, self.task.encoded(points), asked.targets, asked.deltas, self.shifts)
 
     @cached_property
-    def listed_models(self) -> SideBySide | None:
+    def listed_models(self) -> stacked.SideBySide | None:
         """The listed models of the search as they are, where they can be asked together."""
         return None if self.searched is None else stacked.models_together(self.searched, self.task)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
 from apas._typing import Array, Bools, Floats
+from apas._validation import check_integer, check_number
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import FeatureSpace
+from apas.errors import Unsupported
 from apas.models.base import Capability, Model, Raw, encoded_rows, needs_strict, offers, predicted_classes, valid
 
 _Kept = TypeVar("_Kept")
@@ -92,6 +95,11 @@ class Task:
             return self.space.coding.encode(numbers)
         return encoded_rows(self.model, self.space.table(numbers))[1]
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() > self.deadline
+
     def margins(self, numbers: Floats, target: Any) -> Floats:
         """Margins of rows of numbers per cell, shape (rows,)."""
         return self.model.margin(self.encoded(numbers), target)
@@ -102,8 +110,7 @@ class Task:
 
     def valid_columns(self, columns: Floats, target: Any) -> Bools:
         """The same for rows in model units."""
-        labels = np.empty(len(columns), dtype=object)
-        labels[:] = target
+        labels = np.array([target] * len(columns), dtype=object)
         return valid(self.model.margin(columns, target), needs_strict(self.model.classes, labels))
 
     @cached_property
@@ -151,11 +158,21 @@ class Search:
 
     def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""
-        return float(self.task.space.costs(point[None], self.input[None], self.task.distance)[0])
+        return float(self.costs(point[None])[0])
 
-    def snapped(self, point: Floats) -> Floats:
-        """The nearest point that the space allows."""
-        return np.asarray(self.task.space.snapped(point[None], self.input[None])[0])
+    def costs(self, points: Floats) -> Floats:
+        """The same for several points, shape (points,)."""
+        return self.task.space.costs(points, np.broadcast_to(self.input, points.shape), self.task.distance)
+
+    def snapped(self, points: Floats) -> Floats:
+        """The nearest point, or points, that the space allows."""
+        rows = np.atleast_2d(points)
+        return self.task.space.snapped(rows, np.broadcast_to(self.input, rows.shape)).reshape(points.shape)
+
+    def along(self, anchor: Floats, ways: Floats) -> Floats:
+        """Rows on the way from the input through an anchor; categories have no way, they are the anchor's."""
+        points = self.input + ways[:, None] * (anchor - self.input)
+        return self.snapped(np.where(self.task.space.jumps, anchor, points))
 
     def settled(self, points: Floats) -> Floats:
         """Points with the very numbers of the input wherever they differ from them by rounding alone."""
@@ -175,11 +192,16 @@ class Search:
         return all(not known <= changed for known in self.avoid)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchTest:
     """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
 
-    demand: float = field(default=0.0, kw_only=True)
+    demand: float = 0.0
+    refits: Sequence[Model] | None = None  # the shifted models if they exist, each as it is
+    all_accept: bool = True  # whether all of the models must accept a row
+    few: bool = False  # whether so few models are looked at that others may well be worse
+    of_regions: bool = False  # whether anything is asked of an offer besides its own numbers
+    alone: SearchTest | None = None  # the test of offers by themselves, if a tolerance is asked of them
 
     def scores(self, points: Floats) -> Floats:
         """Per point how much margin is left; NaN where unknown."""
@@ -188,6 +210,10 @@ class SearchTest:
     def slacks(self, points: Floats) -> Floats:
         """The same less what is demanded: at least 0 where a point would pass."""
         return np.asarray(self.scores(points) - self.demand)
+
+    def passes(self, points: Floats) -> Bools:
+        """Which points would pass, as far as is known."""
+        return np.asarray(np.nan_to_num(self.slacks(points), nan=-np.inf) >= 0)
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """By how much the slack grows from a point to each of others near it."""
@@ -201,30 +227,6 @@ class SearchTest:
     def with_more_slack(self, more: float) -> Self:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
-
-    @property
-    def few(self) -> bool:
-        """Whether so few models are looked at that others may well be worse."""
-        return False
-
-    @property
-    def of_regions(self) -> bool:
-        """Whether anything is asked of an offer besides its own numbers."""
-        return False
-
-    def alone(self) -> Self | None:
-        """The test of offers by themselves; None if no tolerance is asked of them."""
-        return None
-
-    @property
-    def refits(self) -> Sequence[Model] | None:
-        """The shifted models if they exist, each as it is; None if they are others."""
-        return None
-
-    @property
-    def all_accept(self) -> bool:
-        """Whether all of them must accept a row."""
-        return True
 
 
 @runtime_checkable
@@ -248,6 +250,23 @@ class CandidateSource(Protocol):
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different candidates for one row, allowed by the space and valid on the model."""
+
+
+def check_settings(source: Any, **limits: Any) -> None:
+    """Refuse settings of a source; whole numbers are from 1 on, others from 0 on, unless they have limits."""
+    for name, kind in ((setting.name, type(setting.default)) for setting in fields(source)):
+        value, within, owner = getattr(source, name), limits.get(name), type(source).__name__
+        if kind is int:
+            object.__setattr__(source, name, check_integer(value, name, owner, **(within or {"least": 1})))
+        elif kind is float:
+            check_number(value, name, owner, **(within or {"least": 0.0}))
+
+
+def refuse_missing(rows: Floats, source: CandidateSource) -> None:
+    """Refuse rows with missing cells for a source that cannot start from them."""
+    if np.isnan(rows).any():
+        what = f"`X` must have a value in every cell for {type(source).__name__}, which moves along numbers"
+        raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
 
 
 class OnePath(Capability, Protocol):

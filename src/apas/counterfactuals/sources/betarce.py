@@ -1,6 +1,5 @@
 """`BetaRce`: a row moved away from the boundary until enough of some refits accept it, by a Beta distribution."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -84,7 +83,7 @@ class BetaRce(PublishedSource):
                 apart = np.linalg.norm(problem.at.of(good) - middle, axis=1)
                 yield Candidate(good[int(apart.argmin())])
                 return
-            if time.monotonic() > task.deadline:
+            if task.is_late:
                 return
             size, first = problem.at.size, shell * self.samples
             ways = standard_normals(size, stream, first, first + self.samples)

@@ -4,17 +4,16 @@ A score takes the place of the shifted models of a search, so that every method 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.refit_search import refit_path
 from apas.counterfactuals.search.stacked import models_together
-from apas.counterfactuals.sources.base import Search, SearchTest, Task
+from apas.counterfactuals.sources.base import Search, SearchTest, Task, check_settings
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.models.base import Dense, Differentiable, class_indices, offers
@@ -34,12 +33,7 @@ class PublishedSource:
     dense: ClassVar[bool] = False  # whether it moves the parameters of a dense network
 
     def __post_init__(self) -> None:
-        for name, usual in ((field.name, field.default) for field in fields(self)):
-            if type(usual) is int:
-                check_integer(getattr(self, name), name, type(self).__name__, least=1)
-            elif type(usual) is float:
-                limits: Any = self.limits.get(name, {"least": 0.0})
-                check_number(getattr(self, name), name, type(self).__name__, **limits)
+        check_settings(self, **self.limits)
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are known rows, and layers to move if need be, else the error a user reads."""
@@ -69,16 +63,14 @@ def passing_rows(search: Search, test: Criterion) -> Iterator[Floats]:
         return
     known = islice((c.point for c in NearestNeighbours().candidates(search)), MOST)
     while len(some := np.array(list(islice(known, AT_ONCE)))):
-        yield from some[np.nan_to_num(test.slacks(some), nan=-np.inf) >= 0]
+        yield from some[test.passes(some)]
 
 
 def draw_back(search: Search, test: Criterion, row: Floats) -> Floats:
     """The cheapest row that passes on the way from the input to one that does; categories are those of its end."""
-    space, x = search.task.space, np.repeat(search.input[None], len(WAY), axis=0)
-    ways = space.snapped(np.where(space.jumps, row, x + WAY[:, None] * (row - x)), x)
-    fine = search.task.valid(ways, search.target) & (np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
-    fine &= np.array([search.is_new(w) for w in ways])
-    return np.asarray(ways[np.flatnonzero(fine)[0]]) if np.any(fine) else row
+    ways = search.along(row, WAY)
+    fine = search.task.valid(ways, search.target) & test.passes(ways)
+    return next((way for way in ways[fine] if search.is_new(way)), row)
 
 
 def cheapest_passing(search: Search, test: Criterion) -> Floats | None:

@@ -1,15 +1,12 @@
 """`CuttingPlanes`: the cheapest row whose bound is above 0, where the bound is concave in the row."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from apas._validation import check_number
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task, check_settings
 from apas.counterfactuals.sources.milp.program import Contrast, network_of
 from apas.counterfactuals.sources.milp.source import MilpSource, Nearest
 from apas.counterfactuals.space.encoder import pieces_of
@@ -50,8 +47,7 @@ class CuttingPlanes:
     ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number(self.time_limit, "time_limit", "CuttingPlanes", above=0.0)
-        check_number(self.slack, "slack", "CuttingPlanes", above=0.0)
+        check_settings(self, time_limit={"above": 0.0}, slack={"above": 0.0})
 
     def unsupported(self, task: Task) -> str | None:
         """None if the model, its preprocessing and the space can be written as a program, else why not."""

@@ -21,7 +21,7 @@ _Asking = Generator[Candidate, float | None, str | None]
 HALVINGS, PARTS = 12, 8
 #: So many background rows are tried one by one as robust points; then the rank grows by a half each time.
 ONE_BY_ONE = 16
-FURTHEST = 64.0  # how far beyond the given point a ray from the input goes, in units of its length
+LENGTHS = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])  # of a ray from the input through the given point
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
     rows = task.once(("rows", search.target), lambda: rows_of_class(task, search.target))
     if not len(rows):
         return
-    rows = np.unique(task.space.snapped(rows, np.broadcast_to(search.input, rows.shape)), axis=0)
+    rows = np.unique(search.snapped(rows), axis=0)
     rows = rows[task.valid(rows, search.target)]
     rows = rows[np.argsort(task.space.costs(rows, np.broadcast_to(start, rows.shape), task.distance), kind="stable")]
     rank = 0
@@ -182,11 +182,10 @@ def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
 
 def _ray_anchors(search: Search, start: Floats) -> Iterator[Floats]:
     """Points beyond the start as seen from the input, each twice as far, until the ranges end."""
-    last, length = start, 2.0
-    while length <= FURTHEST:
-        point = search.snapped(np.where(search.task.space.jumps, start, search.input + length * (start - search.input)))
+    last = start
+    for point in search.along(start, LENGTHS):
         if np.array_equal(point, last):
             return
         if _is_usable(search, point):
             yield point
-        last, length = point, 2 * length
+        last = point

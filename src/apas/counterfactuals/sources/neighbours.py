@@ -1,7 +1,5 @@
 """`NearestNeighbours`: the nearest known rows that the model puts into the wanted class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,8 +1,5 @@
 """`Prototype`: sparse changes towards a typical row of the wanted class."""
 
-from __future__ import annotations
-
-import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, rising_levels
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task, check_settings
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
 HALVINGS = 12  # how often the way from the input to what a descent found is halved
@@ -88,15 +84,9 @@ class Prototype:
     ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
-        owner = "Prototype"
-        check_number(self.confidence, "confidence", owner, least=0.0, most=1.0)
-        check_number(self.last, "last", owner, least=self.confidence, most=1.0)
-        for name in ("attraction", "sparsity"):
-            check_number(getattr(self, name), name, owner, least=0.0)
-        for name in ("step", "weight", "learning_rate"):
-            check_number(getattr(self, name), name, owner, above=0.0)
-        for name in ("neighbours", "rounds", "iterations"):
-            check_integer(getattr(self, name), name, owner, least=1)
+        limits: dict[str, Any] = {name: {"above": 0.0} for name in ("step", "weight", "learning_rate")}
+        limits |= {"confidence": {"least": 0.0, "most": 1.0}, "last": {"least": self.confidence, "most": 1.0}}
+        check_settings(self, **limits)
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are rows to make prototypes of, else the error a user reads."""
@@ -115,13 +105,11 @@ class Prototype:
                 "make a prototype; give more rows, or use another source"
             )
         problem = SmoothProblem(search)
-        return (yield from problem.offer(self._levels(problem), "Prototype"))
+        return (yield from problem.offer(self.levels(search, problem), "Prototype"))
 
-    def levels(self, search: Search) -> Iterator[Level]:
+    def levels(self, search: Search, problem: SmoothProblem | None = None) -> Iterator[Level]:
         """The row of the first descents; then, for each higher confidence, that of its own."""
-        return self._levels(SmoothProblem(search))
-
-    def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
+        problem = problem or SmoothProblem(search)
         prototype = _prototype(problem, self.neighbours) if self.attraction else problem.start
         descend = partial(self._descend, problem, prototype)
         asked = rising_levels(float(self.confidence), self.step, self.last)
@@ -138,7 +126,7 @@ class Prototype:
         at, ahead = points.copy(), points.copy()
         threshold = self.sparsity / (1.0 + self.attraction) * problem.weights
         for t in range(self.iterations):
-            if time.monotonic() > problem.search.task.deadline:
+            if problem.search.task.is_late:
                 break
             allowed = problem.round_points(np.concatenate([at, ahead]))
             margins, slopes = problem.gradients(allowed)

@@ -65,9 +65,9 @@ class Rbr(PublishedSource):
         drawn = unit_ball(problem.at.size, 2.0, Stream(task.entropy, f"rbr/{search.row}"), 0, self.samples)
         around = start + self.radius * drawn
         hit = problem.margins(problem.inside(around)) >= 0
-        ends = (
-            [start] if hit.all() or not hit.any() else [self._descend(problem, start, around[hit], around[~hit]), start]
-        )
+        ends = [start]
+        if hit.any() and not hit.all():
+            ends = [self._descend(problem, start, around[hit], around[~hit]), start]
         yield from map(Candidate, usable(search, problem.numbers(np.array(ends))))
 
     def _descend(self, problem: SmoothProblem, start: Floats, hit: Floats, missed: Floats) -> Floats:

@@ -5,7 +5,6 @@ The worst log loss of a line, which is known in closed form, plus a price of the
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
@@ -15,9 +14,8 @@ import numpy as np
 
 from apas._random import Stream, standard_normals
 from apas._typing import Bools, Floats
-from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import SmoothProblem, derives, first_and_by_cost, usable
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task, check_settings
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError, Unsupported
@@ -33,6 +31,11 @@ class Surrogate:
 
     slopes: Floats
     intercept: float
+
+    @classmethod
+    def tangent(cls, at: Floats, margins: Floats, slopes: Floats) -> Self:
+        """Margins near a row, of its margin and slopes."""
+        return cls(slopes[0], float(margins[0]) - float(slopes[0] @ at))
 
     def worst(self, points: Floats, radii: Floats, ball: str) -> tuple[Floats, Floats]:
         """The lowest scores (rows,) of lines within the radius of each row, and their derivatives (rows, columns)."""
@@ -107,7 +110,7 @@ class Columns:
     @property
     def _known(self) -> Floats:
         """Known rows as the model sees them."""
-        return self.task.once("columns/known", lambda: self.task.encoded(_background(self.search)))
+        return self.task.once("columns/known", lambda: self.task.encoded(np.asarray(self.task.background)))
 
     @property
     def _bits(self) -> Bools:
@@ -125,8 +128,7 @@ class Columns:
     def tangent(self) -> Surrogate:
         """The margin of the model as it is at the row."""
         assert isinstance(self.task.model, Differentiable)
-        margins, slopes = self.task.model.input_gradient(self.start[None], self.search.target)
-        return _line(float(margins[0]), slopes[0], self.start)
+        return Surrogate.tangent(self.start, *self.task.model.input_gradient(self.start[None], self.search.target))
 
     def inside(self, points: Floats) -> Floats:
         """The points themselves."""
@@ -154,7 +156,7 @@ class InSpace:
         # Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there;
         # what a feature cannot be becomes the nearest that it can, whether or not the row may change so.
         task, rows = self.search.task, np.empty(normals.shape)
-        background = _background(self.search)
+        background = np.asarray(task.background)
         for i, feature in enumerate(task.space):
             values, original = background[:, i], float(self.search.input[i])
             if feature.kind in ("categorical", "binary"):
@@ -168,8 +170,7 @@ class InSpace:
 
     def tangent(self) -> Surrogate:
         """The margin of the model as it is at the row."""
-        margins, slopes = self._problem.gradients(self._problem.start[None])
-        return _line(float(margins[0]), slopes[0], self.start)
+        return Surrogate.tangent(self.start, *self._problem.gradients(self._problem.start[None]))
 
     def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits of the space."""
@@ -184,11 +185,6 @@ class InSpace:
 #: The row that a descent starts from: `start` in coordinates, `weights` that a unit of each costs, and the `width` of a
 #: neighbour in standard normal numbers.
 _Row = Columns | InSpace
-
-
-def _background(search: Search) -> Floats:
-    assert search.task.background is not None
-    return search.task.background
 
 
 def _mean_and_spread(points: Floats) -> tuple[Floats, Floats]:
@@ -208,10 +204,6 @@ def _possible(feature: Feature, wanted: Floats, original: float) -> Floats:
     free = feature if feature.mutable and feature.direction is None else replace(feature, mutable=True, direction=None)
     found = free.snapped(wanted, np.full(len(wanted), np.nan))
     return np.where(np.isnan(found), original, found)  # a range without a step in it has no values
-
-
-def _line(margin: float, slopes: Floats, start: Floats) -> Surrogate:
-    return Surrogate(slopes, margin - float(slopes @ start))
 
 
 SURROGATES = ("local", "gradient", "published")
@@ -279,8 +271,7 @@ class Roar:
             if getattr(self, name) not in known:
                 choices = " or ".join([", ".join(f'"{k}"' for k in known[:-1]), f'"{known[-1]}"'])
                 raise InputError(f"`{name}` of Roar must be {choices}, got {getattr(self, name)!r}.")
-        check_number(self.radius, "radius", "Roar", least=0.0)
-        object.__setattr__(self, "samples", check_integer(self.samples, "samples", "Roar", least=2))
+        check_settings(self, samples={"least": 2})
 
     def unsupported(self, task: Task) -> str | None:
         """None if there is what the line is made from, else the error a user reads."""
@@ -373,7 +364,7 @@ class Roar:
         first, second = np.zeros_like(points), np.zeros_like(points)
         going, last = np.arange(len(points)), np.full(len(points), np.inf)
         for step in range(1, STEPS + 1):
-            if time.monotonic() > place.search.task.deadline:
+            if place.search.task.is_late:
                 break
             at = points[going]
             scores, slopes = line.worst(at, radii[going], self.ball)

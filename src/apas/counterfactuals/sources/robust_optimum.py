@@ -3,14 +3,11 @@
 What fails just as often as allowed fails a fresh test every other time: so a path through the optimum is tested.
 """
 
-from __future__ import annotations
-
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -18,30 +15,23 @@ from apas._typing import Bools, Floats
 from apas._validation import check_flag
 from apas.counterfactuals.search.refit_search import leaf_table, refit_path
 from apas.counterfactuals.search.stacked import quick_encoder, quick_margins
-from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task
+from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task, refuse_missing
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
-from apas.errors import Unsupported
 from apas.models.base import Differentiable, Model, offers
 
 NEIGHBOURS = 20  # neighbours whose density a row is compared with
 
 
-@dataclass(frozen=True)
 class Plausible:
-    """Says which rows are no outliers among the background rows."""
+    """Says which rows are no outliers among the background rows: scikit-learn's local outlier factor, fitted once."""
 
-    task: Task
-    fitted: Any
-
-    @classmethod
-    def of(cls, task: Task) -> Plausible:
-        """Scikit-learn's local outlier factor of rows as the model sees them, fitted once per task."""
+    def __init__(self, task: Task) -> None:
         from sklearn.neighbors import LocalOutlierFactor
 
         rows = task.background if task.background is not None else np.empty((0, len(task.space)))
         factor = LocalOutlierFactor(n_neighbors=NEIGHBOURS, novelty=True)
-        return cls(task, task.once("plausible", lambda: factor.fit(task.encoded(rows))))
+        self.task, self.fitted = task, task.once("plausible", lambda: factor.fit(task.encoded(rows)))
 
     def inside(self, points: Floats) -> Bools:
         """Which rows are no outliers."""
@@ -55,13 +45,12 @@ class Plausible:
         known = self.task.background[self.task.valid(self.task.background, search.target)]
         if not len(known):
             return points[fine]
-        costs = self.task.space.costs(known, np.broadcast_to(search.input, known.shape), self.task.distance)
-        near, ends = known[np.argsort(costs, kind="stable")[:20]], points[:: max(1, len(points) // 4)]
+        near, ends = known[np.argsort(search.costs(known), kind="stable")[:20]], points[:: max(1, len(points) // 4)]
         rows = [search.snapped(e + t * (k - e)) for e in ends for k in near for t in np.linspace(0.1, 1.0, 10)]
         found = np.unique(np.vstack([points[fine], np.array(rows)]), axis=0)
         found = found[self.inside(found) & self.task.valid(found, search.target)]
-        slacks = np.nan_to_num(test.slacks(found), nan=-np.inf) if len(found) else np.empty(0)
-        return found[slacks >= 0] if (slacks >= 0).any() else found
+        passes = test.passes(found) if len(found) else np.zeros(0, dtype=bool)
+        return found[passes] if passes.any() else found
 
 
 #: Widths of the trust region that are tried together, in units of its present width; and how much slack is asked for,
@@ -73,35 +62,52 @@ FIRST, LAST, GAIN = 0.02, 2e-4, 1e-3
 AGAIN = 1e-3  # present width where the same is done once more with other draws
 STEP = 1e-4  # a derivative is a difference over this part of the range
 ROUNDS = 40  # steps of a trust region, far more than most take: three in a row without a gain end it
+
+
+def cheapest_near(search: Search, test: Any, start: Floats) -> tuple[Floats | None, Any]:
+    """A cheap point near `start` with slack on all draws, None if none was met, and the test of points near it."""
+    region = _TrustRegion.of(search, test, start)
+    best: Floats | None = None
+    point, near = start, test
+    for width in (FIRST, AGAIN, AGAIN):  # the draws that matter at the end need not be those that did at the start
+        near = test.near(point)
+        point = replace(region, test=near).descend(point, width)
+        whole = float(test.slacks(point[None])[0])
+        if whole >= 0 and (best is None or search.cost(point) < search.cost(best) * (1 - GAIN)):
+            best = point
+        elif best is not None:
+            break
+        if whole >= 0 and np.isclose(whole, near.slacks(point[None])[0], rtol=1e-4, atol=1e-9):
+            break  # the same draws matter
+    return best, near
+
+
 _Step = tuple[Floats, float, float]  # a point, its slack and the width of its region
 
 
 @dataclass(frozen=True)
-class _RowUnits:
-    """The row, in units of the features' ranges where it can be."""
+class _TrustRegion:
+    """Steps from a point to cheaper ones with slack, in units of the features' ranges where it can be."""
 
     search: Search
+    test: SearchTest
     spans: Floats
     smooth: Bools  # features that may move by any amount
     stepped: Bools  # features that may move, but in steps or from level to level
 
     @classmethod
-    def of(cls, search: Search) -> _RowUnits:
+    def of(cls, search: Search, test: Any, start: Floats) -> Self:
+        """All that may move from a start; of each set that must not change as a whole, what helps least may not."""
         features = search.task.space.features
-        mutable = np.array([f.mutable for f in features])
-        smooth = np.array([not f.is_level and f.step is None and f.listed is None for f in features])
-        return cls(search, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
-
-    def hold_back(self, test: SearchTest, start: Floats) -> _RowUnits:
-        """One feature of each set that must not change as a whole is left alone: what would help least."""
-        if not self.search.avoid:
-            return self
-        slopes, keep = np.abs(_slopes(self, test, start)), np.ones(len(start), dtype=bool)
-        for known in self.search.avoid:
-            same = [j for j in sorted(known) if start[j] == self.search.input[j]]
+        mutable, keep = np.array([f.mutable for f in features]), np.ones(len(start), dtype=bool)
+        smooth = np.array([f.step is None and f.listed is None for f in features])
+        region = cls(search, test, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
+        slopes = np.abs(region._slopes(start)) if search.avoid else keep
+        for known in search.avoid:
+            same = [j for j in sorted(known) if start[j] == search.input[j]]
             if same and keep[same].all():
                 keep[min(same, key=lambda j: float(slopes[j]))] = False
-        return replace(self, smooth=self.smooth & keep, stepped=self.stepped & keep)
+        return replace(region, smooth=region.smooth & keep, stepped=region.stepped & keep)
 
     @cached_property
     def limits(self) -> tuple[Floats, Floats]:
@@ -122,163 +128,121 @@ class _RowUnits:
                 found[j] = np.append(feature.snapped(every, np.full(len(every), x[j])), x[j])
         return found
 
-    def different(self, points: Floats) -> Bools:
-        """Which points differ enough from the counterfactuals the row already has."""
-        if not self.search.avoid:
-            return np.ones(len(points), dtype=bool)
+    def _different(self, points: Floats) -> Bools:
         return np.array([self.search.is_different(p) for p in points], dtype=bool)
 
-    def costs(self, points: Floats) -> Floats:
-        space, x = self.search.task.space, self.search.input
-        return space.costs(points, np.broadcast_to(x, points.shape), self.search.task.distance)
+    def _slacks(self, points: Floats) -> Floats:
+        return np.nan_to_num(self.test.slacks(points), nan=-np.inf)
 
-    def snap(self, points: Floats) -> Floats:
-        return self.search.task.space.snapped(points, np.broadcast_to(self.search.input, points.shape).copy())
+    def descend(self, point: Floats, width: float = FIRST) -> Floats:
+        """Steps from a point until none gains any more."""
+        slack = float(self.test.slacks(point[None])[0])
+        for _ in range(ROUNDS):
+            if self.search.task.is_late:
+                break
+            slopes = self._slopes(point)
+            found = self._linear_step(point, slack, slopes, width) or self._discrete_step(point, slack, slopes)
+            if found is not None:
+                point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
+            elif (width := width * WIDTHS[-1]) < LAST:
+                break
+        return point
 
-
-def cheapest_near(search: Search, test: Any, start: Floats) -> tuple[Floats | None, Any]:
-    """A cheap point near `start` with slack on all draws, None if none was met, and the test of points near it."""
-    row = _RowUnits.of(search).hold_back(test, start)
-    best: Floats | None = None
-    point, near = start, test
-    for width in (FIRST, AGAIN, AGAIN):  # the draws that matter at the end need not be those that did at the start
-        near = test.near(point)
-        point = _trust_region(row, near, point, width)
-        whole = float(test.slacks(point[None])[0])
-        if whole >= 0 and (best is None or row.costs(point[None])[0] < row.costs(best[None])[0] * (1 - GAIN)):
-            best = point
-        elif best is not None:
-            break
-        if whole >= 0 and np.isclose(whole, near.slacks(point[None])[0], rtol=1e-4, atol=1e-9):
-            break  # the same draws matter
-    return best, near
-
-
-def _trust_region(row: _RowUnits, test: SearchTest, start: Floats, width: float = FIRST) -> Floats:
-    point, slack = start, float(test.slacks(start[None])[0])
-    for _ in range(ROUNDS):
-        if time.monotonic() > row.search.task.deadline:
-            break
-        slopes = _slopes(row, test, point)
-        found = _linear_step(row, test, point, slack, slopes, width)
-        found = found or _discrete_step(row, test, point, slack, slopes)
-        if found is not None:
-            point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
-        elif (width := width * WIDTHS[-1]) < LAST:
-            break
-    return point
-
-
-def _slopes(row: _RowUnits, test: SearchTest, point: Floats) -> Floats:
-    """Slack per range of each smooth feature, 0 for the others."""
-    places, slopes = np.flatnonzero(row.smooth), np.zeros(len(point))
-    if not len(places):
+    def _slopes(self, point: Floats) -> Floats:
+        """Slack per range of each smooth feature, 0 for the others."""
+        places, slopes = np.flatnonzero(self.smooth), np.zeros(len(point))
+        if not len(places):
+            return slopes
+        others = np.repeat(point[None], len(places), axis=0)
+        highs = np.array([self.search.task.space.features[int(j)].ends[1] for j in places])
+        steps = STEP * self.spans[places]
+        steps = steps * np.where(point[places] + steps > highs, -1.0, 1.0)
+        others[np.arange(len(places)), places] += steps
+        slopes[places] = self.test.slopes(point, others) / steps * self.spans[places]
         return slopes
-    others = np.repeat(point[None], len(places), axis=0)
-    highs = np.array([row.search.task.space.features[int(j)].ends[1] for j in places])
-    steps = STEP * row.spans[places] * np.where(point[places] + STEP * row.spans[places] > highs, -1.0, 1.0)
-    others[np.arange(len(places)), places] += steps
-    slopes[places] = test.slopes(point, others) / steps * row.spans[places]
-    return slopes
 
+    def _linear_step(self, point: Floats, slack: float, slopes: Floats, width: float) -> _Step | None:
+        """The best of several steps: cheapest with slack, or with most slack if none has; with its width."""
+        if not self.smooth.any():
+            return None
+        widths = np.repeat(WIDTHS * width, len(EXTRA))
+        extra = np.tile(EXTRA, len(WIDTHS)) * widths * np.abs(slopes).max(initial=0.0)
+        starts = np.repeat(point[None], len(widths), axis=0)
+        points = self.search.snapped(self._linear_optima(starts, slack - extra, slopes, widths))
+        return self._better(points, self._slacks(points), widths, point, slack)
 
-def _linear_step(
-    row: _RowUnits, test: SearchTest, point: Floats, slack: float, slopes: Floats, width: float
-) -> _Step | None:
-    """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
-    if not row.smooth.any():
-        return None
-    widths = np.repeat(WIDTHS * width, len(EXTRA))
-    extra = np.tile(EXTRA, len(WIDTHS)) * widths * np.abs(slopes).max(initial=0.0)
-    points = row.snap(_linear_optima(row, np.repeat(point[None], len(widths), axis=0), slack - extra, slopes, widths))
-    return _better(row, points, np.nan_to_num(test.slacks(points), nan=-np.inf), widths, point, slack)
+    def _better(self, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float) -> _Step | None:
+        different = self._different(points)
+        costs = np.where((slacks >= 0) & different, self.search.costs(points), np.inf)
+        i = int(costs.argmin())
+        now = self.search.cost(point) if slack >= 0 else np.inf
+        better = costs[i] < now * (1 - GAIN)
+        if not better and slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
+            i = int(np.where(different, slacks, -np.inf).argmax())
+            better = slacks[i] > slack
+        return (points[i], float(slacks[i]), float(widths[i])) if better else None
 
+    def _linear_optima(self, points: Floats, slacks: Floats, slopes: Floats, widths: Floats) -> Floats:
+        """The cheapest point of the trust region around each point whose slack is 0 if the slack is linear."""
+        far, fixed, x = widths[:, None] * self.spans, ~self.smooth, self.search.input
+        low = np.where(fixed, points, np.minimum(np.maximum(points - far, self.limits[0]), points))
+        high = np.where(fixed, points, np.maximum(np.minimum(points + far, self.limits[1]), points))
+        base = np.clip(x, low, high)
+        needed = -(slacks + ((base - points) / self.spans) @ slopes)
+        room = np.where(slopes > 0, high - base, base - low) / self.spans  # how far each may go the way that helps
+        moved = base.copy()
+        if self.search.task.distance == "linf":  # all features move, none farther than it takes
+            already = np.abs(base - x) / self.spans
+            for i in np.flatnonzero(~(needed <= 0)):
+                a, b = 0.0, float((already[i] + room[i]).max(initial=0.0))
+                for _ in range(40):  # what is gained grows with the largest change: bisect
+                    middle = 0.5 * (a + b)
+                    gained = float((np.abs(slopes) * np.clip(middle - already[i], 0.0, room[i])).sum())
+                    a, b = (a, middle) if gained >= needed[i] else (middle, b)
+                moved[i] = base[i] + np.sign(slopes) * np.clip(b - already[i], 0.0, room[i]) * self.spans
+            return np.clip(moved, low, high)
+        # a fractional knapsack: a range of any feature costs the same, so the steepest go first
+        for j in np.argsort(-np.abs(slopes)):
+            if slopes[j] == 0 or not (needed > 0).any():
+                break
+            steps = np.where(needed > 0, np.minimum(room[:, j], needed / abs(slopes[j])), 0.0)
+            moved[:, j] += np.sign(slopes[j]) * steps * self.spans[j]
+            needed = needed - steps * abs(slopes[j])
+        return np.clip(moved, low, high)
 
-def _better(
-    row: _RowUnits, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float
-) -> _Step | None:
-    different = row.different(points)
-    costs = np.where((slacks >= 0) & different, row.costs(points), np.inf)
-    i = int(costs.argmin())
-    now = float(row.costs(point[None])[0]) if slack >= 0 else np.inf
-    better = costs[i] < now * (1 - GAIN)
-    if not better and slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
-        i = int(np.where(different, slacks, -np.inf).argmax())
-        better = slacks[i] > slack
-    return (points[i], float(slacks[i]), float(widths[i])) if better else None
+    def _discrete_step(self, point: Floats, slack: float, slopes: Floats) -> _Step | None:
+        """The best change of one feature that moves in steps, the smooth ones making up for it."""
+        points = self._discrete_neighbours(point)
+        if not len(points):
+            return None
+        slacks = self._slacks(points)
+        if self.smooth.any():
+            widths = np.tile([FIRST, 4 * FIRST, 1.0], len(points))
+            around, known = np.repeat(points, 3, axis=0), np.repeat(slacks, 3)
+            finite = np.isfinite(known)
+            around[finite] = self._linear_optima(around[finite], known[finite], slopes, widths[finite])
+            around = self.search.snapped(around)
+            points, slacks = np.vstack([points, around]), np.concatenate([slacks, self._slacks(around)])
+        return self._better(points, slacks, np.full(len(points), FIRST), point, slack)
 
-
-def _linear_optima(row: _RowUnits, points: Floats, slacks: Floats, slopes: Floats, widths: Floats) -> Floats:
-    """The cheapest point of the trust region around each point whose slack is 0 if the slack is linear."""
-    fixed = ~row.smooth
-    low = np.maximum(points - widths[:, None] * row.spans, row.limits[0])
-    high = np.minimum(points + widths[:, None] * row.spans, row.limits[1])
-    low = np.where(fixed, points, np.minimum(low, points))
-    high = np.where(fixed, points, np.maximum(high, points))
-    base = np.clip(row.search.input, low, high)
-    needed = -(slacks + ((base - points) / row.spans) @ slopes)
-    room = np.where(slopes > 0, high - base, base - low) / row.spans  # how far each may go the way that helps
-    if row.search.task.distance == "linf":
-        each = zip(base, room, needed, low, high, strict=True)
-        return np.array([b if n <= 0 else _linear_optimum_linf(row, b, slopes, r, n, *ends) for b, r, n, *ends in each])
-    moved = base.copy()  # a fractional knapsack: a range of any feature costs the same, so the steepest go first
-    for j in np.argsort(-np.abs(slopes)):
-        if slopes[j] == 0 or not (needed > 0).any():
-            break
-        steps = np.where(needed > 0, np.minimum(room[:, j], needed / abs(slopes[j])), 0.0)
-        moved[:, j] += np.sign(slopes[j]) * steps * row.spans[j]
-        needed = needed - steps * abs(slopes[j])
-    return np.clip(moved, low, high)
-
-
-def _linear_optimum_linf(
-    row: _RowUnits, base: Floats, slopes: Floats, room: Floats, needed: float, low: Floats, high: Floats
-) -> Floats:
-    """The same where the largest change counts: all features move, none farther than it takes."""
-    already = np.abs(base - row.search.input) / row.spans
-    a, b = 0.0, float((already + room).max(initial=0.0))  # what is gained grows with the largest change: bisect
-    for _ in range(40):
-        middle = 0.5 * (a + b)
-        gained = float((np.abs(slopes) * np.clip(middle - already, 0.0, room)).sum())
-        a, b = (a, middle) if gained >= needed else (middle, b)
-    return np.clip(base + np.sign(slopes) * np.clip(b - already, 0.0, room) * row.spans, low, high)
-
-
-def _discrete_step(row: _RowUnits, test: SearchTest, point: Floats, slack: float, slopes: Floats) -> _Step | None:
-    """The best change of one feature that moves in steps, the smooth ones making up for it."""
-    points = _discrete_neighbours(row, point)
-    if not len(points):
-        return None
-    slacks = np.nan_to_num(test.slacks(points), nan=-np.inf)
-    if row.smooth.any():
-        widths = np.tile([FIRST, 4 * FIRST, 1.0], len(points))
-        around, known = np.repeat(points, 3, axis=0), np.repeat(slacks, 3)
-        finite = np.isfinite(known)
-        around[finite] = _linear_optima(row, around[finite], known[finite], slopes, widths[finite])
-        around = row.snap(around)
-        points = np.vstack([points, around])
-        slacks = np.concatenate([slacks, np.nan_to_num(test.slacks(around), nan=-np.inf)])
-    return _better(row, points, slacks, np.full(len(points), FIRST), point, slack)
-
-
-def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
-    """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
-    found, features, x = [], row.search.task.space.features, row.search.input
-    for j in np.flatnonzero(row.stepped).tolist():
-        feature, value = features[j], point[j]
-        if feature.kind == "categorical":
-            values = row.levels[j]
-        else:
-            steps = value + (feature.step or 1.0) * np.array([-8, -2, -1, 1, 2, 8])
-            if feature.listed is not None:
-                place = int(np.searchsorted(feature.listed, value))
-                steps = feature.listed[max(0, place - 1) : place + 2]
-            values = np.append(feature.snapped(steps, np.full(len(steps), x[j])), x[j])
-        others = np.unique(values[values != value])
-        found.append(np.repeat(point[None], len(others), axis=0))
-        found[-1][:, j] = others
-    points = np.unique(np.concatenate([np.empty((0, len(point))), *found]), axis=0)
-    return points[row.different(points)]
+    def _discrete_neighbours(self, point: Floats) -> Floats:
+        """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
+        found, features, x = [], self.search.task.space.features, self.search.input
+        for j in np.flatnonzero(self.stepped).tolist():
+            feature, value = features[j], point[j]
+            if feature.kind == "categorical":
+                values = self.levels[j]
+            else:
+                steps = value + (feature.step or 1.0) * np.array([-8, -2, -1, 1, 2, 8])
+                if feature.listed is not None:
+                    place = int(np.searchsorted(feature.listed, value))
+                    steps = feature.listed[max(0, place - 1) : place + 2]
+                values = np.append(feature.snapped(steps, np.full(len(steps), x[j])), x[j])
+            others = np.unique(values[values != value])
+            found.append(np.repeat(point[None], len(others), axis=0))
+            found[-1][:, j] = others
+        points = np.unique(np.concatenate([np.empty((0, len(point))), *found]), axis=0)
+        return points[self._different(points)]
 
 
 _Asking = Generator[Candidate, float | None, Floats | None]
@@ -366,30 +330,29 @@ class RobustOptimum:
         refits = _refits_to_search(search, self.alone)
         if refits is not None:
             rows = refit_path(search, refits, test is not None and test.all_accept)
-            rows = rows[Plausible.of(search.task).inside(rows)] if self.plausible else rows
+            rows = rows[Plausible(search.task).inside(rows)] if self.plausible else rows
             if len(rows):
                 yield Candidate(rows[0], path=rows)
             return
-        if np.isnan(search.input).any():
-            what = f"`X` must have a value in every cell for {type(self).__name__}, which moves along numbers"
-            raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
+        refuse_missing(search.input, self)
         if search.task.unshifted and not self.plausible and MilpSource().unsupported(search.task) is None:
             yield from MilpSource().candidates(search)  # the nearest row, with its proof; if there is none, others
         start, more = yield from _first_row(search, test)
         if test is None:
             yield from more
             return
-        best, near = cheapest_near(search, test, search.input if start is None else start)
+        begin = search.input if start is None else start
+        best, near = cheapest_near(search, test, begin)
         way = WAY
-        if (alone := test.alone()) is not None:
+        if test.alone is not None:
             way = np.concatenate([WAY, NEARER])
-            best, near = _from_single_offer(search, test, alone, best, near, search.input if start is None else start)
+            best, near = _from_single_offer(search, test, test.alone, best, near, begin)
         anchors = [a for a in (best, start) if a is not None]
         if test.few:
-            anchors += _safer(search, test, best, search.input if start is None else start)
+            anchors += _safer(search, test, best, begin)
         elif best is not None:
             anchors += _clearly_safer(search, test, near, *anchors)
-        allowed = Plausible.of(search.task) if self.plausible else None
+        allowed = Plausible(search.task) if self.plausible else None
         path = _path(search, near, anchors, allowed, way)
         if path is not None:
             yield Candidate(path[0], path=path, between=allowed is None)
@@ -411,9 +374,8 @@ def _from_single_offer(
     point = cheapest_near(search, alone, start)[0]
     if point is None:
         return best, near
-    ways = _along(search, point, STRETCHED)
-    good = np.flatnonzero(np.nan_to_num(test.slacks(ways), nan=-np.inf) >= 0)
-    found, around = cheapest_near(search, test, ways[int(good[0])] if len(good) else point)
+    ways = search.along(point, STRETCHED)
+    found, around = cheapest_near(search, test, next(iter(ways[test.passes(ways)]), point))
     if found is None or (best is not None and search.cost(found) >= search.cost(best)):
         return best, near
     return found, around
@@ -426,19 +388,18 @@ def _safer(search: Search, test: SearchTest, best: Floats | None, start: Floats)
     found: list[Floats] = []
     for part in SPARE if best is not None else ():
         point, _ = cheapest_near(search, test.with_more_slack(part * lost), anchor if not found else found[-1])
-        if point is None or time.monotonic() > search.task.deadline:
+        if point is None or search.task.is_late:
             break
         found.append(point)
     last = found[-1] if found else anchor
-    most = test.with_more_slack(2 * SPARE[-1] * lost)
-    top = _trust_region(_RowUnits.of(search).hold_back(most, last), most, last)
+    top = _TrustRegion.of(search, test.with_more_slack(2 * SPARE[-1] * lost), last).descend(last)
     return [*found, *(search.snapped(last + part * (top - last)) for part in BETWEEN), top]
 
 
 def _clearly_safer(search: Search, test: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     best = anchors[0]
-    slacks = np.nan_to_num(near.slacks(np.vstack([_along(search, best, WAY[:1]), *anchors])), nan=-np.inf)
+    slacks = np.nan_to_num(near.slacks(np.vstack([search.along(best, WAY[:1]), *anchors])), nan=-np.inf)
     wanted = CLEARLY * float(quick_margins(search, best[None])[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []
@@ -454,7 +415,8 @@ def _first_row(
     if search.task.once("robust/milp", lambda: source.unsupported(search.task)) is None:
         # of regions margins say little
         drawn = test is not None and not test.all_accept and not test.of_regions
-        if test is not None and drawn and not _RowUnits.of(search).stepped.any():
+        stepped = any(f.mutable and (f.listed is not None or f.step is not None) for f in search.task.space)
+        if test is not None and drawn and not stepped:
             # On draws, where all moves freely, a row that nearly passes will do: one whose margin is what they take
             # away from that of the input. Steps and levels must be those of the right margin: linear steps hardly mend
             # them.
@@ -463,17 +425,17 @@ def _first_row(
             asking = source.candidates(search, rough=True)
             first = next(asking, None)
             return None if first is None else first.point, asking
-        asking, slack, begun = source.candidates(search, rough=test is not None), None, False
+        asking, slack = source.candidates(search, rough=test is not None), None
         while True:
             try:
-                candidate = asking.send(slack) if begun and isinstance(asking, Generator) else next(asking)
+                candidate = asking.send(slack) if isinstance(asking, Generator) else next(asking)
             except StopIteration:
                 return None, iter(())
             # of a row that does not pass nothing may tell how far it is from that: then a larger margin is asked for
             is_open = candidate.final and test is not None and np.isnan(test.slacks(candidate.point[None])[0])
             if candidate.final and not is_open:
                 return candidate.point, asking
-            begun, slack = True, (yield replace(candidate, final=False))
+            slack = yield replace(candidate, final=False)
     if test is not None and len(rows_of_class(search.task, search.target)):
         return _between_known(search, test), iter(())
     return None, iter(())
@@ -486,11 +448,10 @@ def _between_known(search: Search, test: SearchTest) -> Floats | None:
         return None
     slacks = np.nan_to_num(test.slacks(np.array(known)), nan=-np.inf)
     robust = [known[i] for i in np.flatnonzero(slacks >= 0)[:5]] or [known[int(slacks.argmax())]]
-    ways = [w for row in robust for w in _along(search, row, np.linspace(1.0, 0.05, 20))]
+    ways = [w for row in robust for w in search.along(row, np.linspace(1.0, 0.05, 20))]
     ways = [w for w in [*robust, *ways] if search.is_different(w)]
-    good = np.nan_to_num(test.slacks(np.array(ways)), nan=-np.inf)
-    costs = [search.cost(w) if s >= 0 else np.inf for w, s in zip(ways, good, strict=True)]
-    best: Floats = ways[int(np.argmin(costs))] if np.isfinite(min(costs)) else robust[0]
+    passing = [way for way, passes in zip(ways, test.passes(np.array(ways)), strict=True) if passes]
+    best: Floats = min(passing, key=search.cost, default=robust[0])
     return best
 
 
@@ -500,24 +461,17 @@ def _path(
     """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
     if not anchors:
         return None
-    points = np.unique(np.vstack([_along(search, anchors[0], way), *anchors]), axis=0)
-    points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
+    points = np.unique(np.vstack([search.along(anchors[0], way), *anchors]), axis=0)
+    points = points[[search.is_new(p) for p in points]]
     if len(points):  # which ones the model really takes is tested later
         points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)]
     if allowed is not None and len(points):
         points = allowed.pull_in(search, test, points)
     if not len(points):
         return None
-    slacks, costs = np.nan_to_num(test.slacks(points), nan=-np.inf), _RowUnits.of(search).costs(points)
+    slacks, costs = np.nan_to_num(test.slacks(points), nan=-np.inf), search.costs(points)
     kept: list[int] = []
     for i in np.argsort(-slacks, kind="stable").tolist():
         if not kept or costs[i] < costs[kept[-1]]:
             kept.append(i)
     return points[kept]
-
-
-def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
-    """Rows on the way from the input through the anchor; categories have no way, they are the anchor's."""
-    points = search.input + ways[:, None] * (anchor - search.input)
-    fixed = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
-    return search.task.space.snapped(np.where(fixed, anchor, points), np.repeat(search.input[None], len(ways), axis=0))

@@ -1,6 +1,5 @@
 """`SpreadPath`: rows whose margins over refits lie many standard deviations above 0, the safest first."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -67,7 +66,7 @@ def _path(search: Search, margins: RefitMargins) -> Floats:
         return Criterion(score)
 
     kept, low, rungs, halvings = list[Floats](), 0.0, list(RUNGS), HALVINGS
-    while rungs and time.monotonic() < search.task.deadline:
+    while rungs and not search.task.is_late:
         test = beyond(k := rungs.pop(0))
         starts = [cheapest_passing(search, test), *(cheapest_near(search, test, row)[0] for row in kept[-1:])]
         found = [row for row in starts if row is not None and search.is_valid(row) and search.is_different(row)]

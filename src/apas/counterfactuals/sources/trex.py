@@ -4,7 +4,6 @@ The stability of a row x is the mean of ``p(z) - |p(z) - p(x)|`` over points z d
 probability of the class. T-Rex climbs it by its gradient; RobX, where there is none, goes towards stable known rows.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +14,7 @@ import numpy as np
 from apas._random import Stream, standard_normals
 from apas._typing import Floats
 from apas.counterfactuals.search.smooth_problem import SmoothProblem, probabilities, usable
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search
 from apas.counterfactuals.sources.criteria import Criterion, PublishedSource, draw_back, nearest_row, passing_rows
 
 STREAM = "trex"
@@ -61,7 +60,9 @@ class TRex(PublishedSource):
         start, problem = nearest_row(search), SmoothProblem(search)
         if start is None:
             return
-        noise = self.sigma * _noise(search.task, self.samples, problem.at.size)
+        count, size, stream = self.samples, problem.at.size, Stream(search.task.entropy, STREAM)
+        # the same for every row of a call
+        noise = self.sigma * search.task.once((STREAM, count), lambda: standard_normals(size, stream, 0, count))
         way = self._walk(search, problem, noise, start) if problem.differences else self._climb(problem, noise, start)
         yield from map(Candidate, way)
 
@@ -80,7 +81,7 @@ class TRex(PublishedSource):
             below = (chances[1:] < chances[0])[:, None]
             slope = np.where(below, 2 * rising[1:] - rising[0], rising[0]).mean(axis=0)
             size = float(np.abs(slope).max())
-            if size == 0 or time.monotonic() > problem.search.task.deadline:
+            if size == 0 or problem.search.task.is_late:
                 return
             at = problem.inside((at + self.rate * slope / size)[None])[0]
 
@@ -90,10 +91,8 @@ class TRex(PublishedSource):
 
         def score(points: Floats) -> Floats:
             new = np.array([p for p in points if p.tobytes() not in known])
-            for point, found in zip(
-                new, stability(problem, problem.at.of(new), noise) if len(new) else (), strict=True
-            ):
-                known[point.tobytes()] = float(found)
+            scores = stability(problem, problem.at.of(new), noise).tolist() if len(new) else ()
+            known.update(zip((point.tobytes() for point in new), scores, strict=True))
             return np.array([known[p.tobytes()] for p in points]) - self.threshold
 
         test = Criterion(score)
@@ -110,8 +109,3 @@ def stability(problem: SmoothProblem, points: Floats, noise: Floats) -> Floats:
     chances = probabilities(problem.margins(np.vstack([points, around])))
     here, there = chances[: len(points), None], chances[len(points) :].reshape(len(points), -1)
     return np.asarray((there - np.abs(there - here)).mean(axis=1))
-
-
-def _noise(task: Task, count: int, size: int) -> Floats:
-    """Standard normal numbers, the same for every row of a call."""
-    return task.once((STREAM, count), lambda: standard_normals(size, Stream(task.entropy, STREAM), 0, count))

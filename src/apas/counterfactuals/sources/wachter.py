@@ -1,8 +1,5 @@
 """`Wachter`: gradient descent on the squared distance to a target probability plus the distance from the input."""
 
-from __future__ import annotations
-
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apas._typing import Floats
-from apas._validation import check_integer, check_number
+from apas._validation import check_number
 from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, probabilities, rising_levels
-from apas.counterfactuals.sources.base import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task, check_settings
 from apas.errors import InputError
 
 #: How fast the averages of Adam forget the slopes and their squares, and what keeps it from dividing by 0.
@@ -82,17 +79,13 @@ class Wachter:
     ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
-        owner = "Wachter"
-        check_number(self.target_probability, "target_probability", owner, least=0.5, most=1.0)
-        check_number(self.last, "last", owner, least=self.target_probability, most=1.0)
-        check_number(self.tolerance, "tolerance", owner, least=0.0, most=0.5)
-        for name in ("penalty", "step", "learning_rate"):
-            check_number(getattr(self, name), name, owner, above=0.0)
-        for name in ("rounds", "iterations", "patience"):
-            check_integer(getattr(self, name), name, owner, least=1)
+        limits: dict[str, Any] = {name: {"above": 0.0} for name in ("penalty", "step", "learning_rate")}
+        limits["target_probability"] = {"least": 0.5, "most": 1.0}
+        limits |= {"last": {"least": self.target_probability, "most": 1.0}, "tolerance": {"least": 0.0, "most": 0.5}}
+        check_settings(self, **limits)
         if not isinstance(self.penalties, Sequence | np.ndarray) or isinstance(self.penalties, str):
             raise InputError(f"`penalties` of Wachter must be numbers above 0, got {self.penalties!r}.")
-        starts = tuple(check_number(p, "penalties", owner, above=0.0) for p in self.penalties)
+        starts = tuple(check_number(p, "penalties", "Wachter", above=0.0) for p in self.penalties)
         object.__setattr__(self, "penalties", starts)
 
     def unsupported(self, task: Task) -> str | None:
@@ -102,13 +95,11 @@ class Wachter:
     def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
         """Different candidates for one row, allowed and valid on the model; returns why there are no more."""
         problem = SmoothProblem(search)
-        return (yield from problem.offer(self._levels(problem), "Wachter"))
+        return (yield from problem.offer(self.levels(search, problem), "Wachter"))
 
-    def levels(self, search: Search) -> Iterator[Level]:
+    def levels(self, search: Search, problem: SmoothProblem | None = None) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
-        return self._levels(SmoothProblem(search))
-
-    def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
+        problem = problem or SmoothProblem(search)
         descend, least = partial(self._descend, problem), float(self.target_probability)
         yield from problem.levels(descend, np.array([least]), 1.0 / np.array([float(self.penalty)]), self.rounds)
         if self.penalties:
@@ -125,7 +116,7 @@ class Wachter:
         same, before = np.zeros(len(targets), dtype=int), np.zeros(len(targets), dtype=bool)
         prices = (1.0 / strengths)[:, None] * problem.weights
         for t in range(self.iterations):
-            if time.monotonic() > problem.search.task.deadline:
+            if problem.search.task.is_late:
                 break
             allowed = problem.round_points(at)
             margins, slopes = problem.gradients(allowed)

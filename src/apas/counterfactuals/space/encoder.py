@@ -10,7 +10,6 @@ import itertools
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,33 +105,21 @@ class Coding:
     """Columns per feature, in the order of the features."""
 
     def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
-        self.features, self.scale = tuple(features), scale
-        ends = np.cumsum([0, *(len(_names(f)) for f in self.features)])
-        self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
-        self.n_columns = int(ends[-1])
+        self.features, columns = tuple(features), [_names(f) for f in features]
+        self.names = tuple(itertools.chain(*columns))  # those of levels as pandas and scikit-learn would call them
+        ends = np.cumsum([0, *map(len, columns)]).tolist()
+        self.slices, self.n_columns = tuple(itertools.starmap(slice, itertools.pairwise(ends))), int(ends[-1])
         #: What is subtracted from a number, and what it is divided by then.
-        self.lines = [_line(f, scale) for f in self.features]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns, those of levels as pandas and scikit-learn would call them."""
-        return tuple(name for f in self.features for name in _names(f))
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether the model sees the numbers as they are in the table."""
-        return self.scale is None and all(f.code == "number" and _own_numbers(f) for f in self.features)
-
-    @cached_property
-    def _lines(self) -> tuple[Floats, Floats] | None:
-        """What is subtracted from numbers, and what they are divided by then, if no feature has levels."""
-        levels = any(f.code != "number" or f.is_level for f in self.features)
-        return None if levels else tuple(np.array(self.lines).reshape(-1, 2).T)  # type: ignore[return-value]
+        self.lines = [_line(f, scale) for f in features]
+        #: Whether the model sees the numbers as they are in the table; and whether there are no levels.
+        self.is_plain = scale is None and all(f.code == "number" and _own_numbers(f) for f in features)
+        self._without_levels = not any(f.code != "number" or f.is_level for f in features)
+        self._bases, self._widths = np.array(self.lines).reshape(-1, 2).T
 
     def encode(self, rows: Floats) -> Floats:
         """Numbers per cell (see `FeatureSpace`) as the columns of the model."""
-        if self._lines is not None:
-            return np.asarray((rows - self._lines[0]) / self._lines[1])
+        if self._without_levels:
+            return np.asarray((rows - self._bases) / self._widths)
         found = np.empty((len(rows), self.n_columns))
         for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
             found[:, part] = self._code_cells(i, feature, rows[:, i])
@@ -246,11 +233,9 @@ def _complaint(net: Model, space: FeatureSpace) -> str | None:
         return ""
     import pandas as pd
 
-    rows = max(len(f.values or ()) if f.is_level else 1 for f in space.features)
-    columns: dict[str, list[Any]] = {}  # a value of each feature; over the rows, all levels occur
-    for f in space.features:
-        values = f.values if f.is_level and f.values else (float(np.clip(f.ends, -1e6, 1e6).mean()),)
-        columns[f.name] = [values[row % len(values)] for row in range(rows)]
+    values = {f.name: f.values if f.is_level else (float(np.clip(f.ends, -1e6, 1e6).mean()),) for f in space}
+    rows = range(max(len(v or ()) for v in values.values()))  # over the rows, all levels occur
+    columns = {name: [v[row % len(v)] for row in rows] for name, v in values.items() if v}
     try:
         encoded = encoded_rows(net, pd.DataFrame(columns))[1]
         if any(f.has_missing for f in space.features):
@@ -278,48 +263,34 @@ class CodedModel(ModelWrapper):
 
     def __init__(self, net: Any, space: FeatureSpace) -> None:
         super().__init__(net)
-        self._net, self._space = net, space
+        self._net, self.space = net, space
+        self.feature_names, self.n_raw_features = space.names, len(space)
         if offers(net, LibraryBacked):
             self.library_classes = self._library_classes
 
-    @property
-    def space(self) -> FeatureSpace:
-        """The space whose coding the model stands behind."""
-        return self._space
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features of the space."""
-        return self._space.names
-
-    @property
-    def n_raw_features(self) -> int:
-        """Number of features of the space."""
-        return len(self._space)
-
     def encode(self, X: Any) -> Floats:
         """Raw rows as the model behind sees them."""
-        return self.encoded(self._space.numbers(X))
+        return self.encoded(self.space.numbers(X))
 
     def encoded(self, numbers: Floats) -> Floats:
         """The same for rows of numbers per cell."""
-        columns = self._space.coding.encode(numbers)
+        columns = self.space.coding.encode(numbers)
         return self._net.encode(columns) if offers(self._net, Raw) else columns
 
     def _library_classes(self, X: Any) -> Array:
-        return self._net.library_classes(self._space.encode(X))  # type: ignore[no-any-return]
+        return self._net.library_classes(self.space.encode(X))  # type: ignore[no-any-return]
 
     def describe(self) -> dict[str, Any]:
         """What decides the output besides the parameters, the coding included."""
         behind = {"classes": [canonical(c) for c in self.classes], "n_features": self.n_features}
         behind = self._net.describe() if offers(self._net, Described) else behind
         # what of the space the model depends on: not what may change, nor how
-        names, lines = self._space.coding.names, self._space.coding.lines
+        names, lines = self.space.coding.names, self.space.coding.lines
         coding = {"columns": list(names), "lines": [list(line) for line in lines]}
         return {**behind, "feature_names": list(self.feature_names), "coding": canonical(coding)}
 
     def __repr__(self) -> str:
-        return f"<{self._net!r} behind a space of {len(self._space)} features>"
+        return f"<{self._net!r} behind a space of {len(self.space)} features>"
 
 
 ACCURACY = 1e-9  # how far a column may be from the sum of its parts, in units of its largest entry
@@ -378,9 +349,9 @@ def pieces_of(task: Task) -> Pieces:
 
 
 def _pieces_of(task: Task) -> Pieces:
-    tried, owner, rows, pairs = _probes(task)
-    inputs = _whole_inputs(task)
-    encoded = task.once("pieces/encoded", lambda: task.encoded(probe_rows(task)))
+    tried, owner, probes = _probes(task)
+    inputs, rows, one, two = probes
+    encoded = task.once("pieces/encoded", lambda: task.encoded(np.concatenate(probes)))
     encoded_inputs, encoded = encoded[: len(inputs)], encoded[len(inputs) :]
     scale = ACCURACY * np.maximum(np.abs(encoded).max(axis=0, initial=0.0), np.finfo(float).tiny)
     parts: list[Piece | None] = []
@@ -390,8 +361,7 @@ def _pieces_of(task: Task) -> Pieces:
             bends = "numbers to enter the model along straight lines, but the preprocessing bends"
             return Pieces((), scale, f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
         parts.append(piece)
-    one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
-    culprit = _culprit(task, parts, pairs, one, two, scale)
+    culprit = _culprit(task, parts, (one, two), encoded[len(rows) :].reshape(2, PAIRS, -1), scale)
     if culprit is None:
         return Pieces(tuple(parts), scale, inputs=encoded_inputs)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
@@ -401,23 +371,25 @@ def _pieces_of(task: Task) -> Pieces:
 
 def probe_rows(task: Task) -> Floats:
     """The rows to encode for `pieces_of`, whatever the model: first the inputs, unless cells of them are missing."""
-    *_, rows, pairs = _probes(task)
-    return np.concatenate([_whole_inputs(task), rows, *pairs])
-
-
-def _whole_inputs(task: Task) -> Floats:
-    return np.empty((0, len(task.space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
+    return np.concatenate(_probes(task)[-1])
 
 
 def _probes(task: Task) -> tuple[Any, ...]:
-    """Numbers of each feature that are tried, the feature of each, the rows that try them, and pairs of rows."""
+    """Numbers of each feature to try, the feature of each, and tables: inputs, rows that try them, and pairs."""
     space, numbers = task.space, [numbers_to_try(task, i) for i in range(len(task.space))]
     tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
     middle = np.array([n[len(n) // 2] for n in numbers])
-    owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
-    rows = np.tile(middle, (len(owner), 1))
-    rows[np.arange(len(owner)), owner] = np.concatenate(tried)
-    return tried, owner, rows, _pairs(task, numbers, middle)
+    rows, owner = one_by_one(tried, middle)
+    inputs = np.empty((0, len(space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
+    return tried, owner, (inputs, rows, *_pairs(task, numbers, middle))
+
+
+def one_by_one(values: Sequence[Floats], base: Any) -> tuple[Floats, Indices]:
+    """Rows in which one feature has each of its values and the others those of a base, and which feature that is."""
+    of = np.repeat(np.arange(len(values)), [len(v) for v in values])
+    rows = np.tile(base, (len(of), 1))
+    rows[np.arange(len(of)), of] = np.concatenate(values)
+    return rows, of
 
 
 def numbers_to_try(task: Task, i: int) -> Floats:
@@ -476,10 +448,9 @@ def _piece(feature: Feature, numbers: Floats, encoded: Floats, scale: Floats) ->
     return Piece(numbers, added, None)
 
 
-def _culprit(
-    task: Task, parts: list[Piece | None], pairs: tuple[Floats, Floats], one: Floats, two: Floats, scale: Floats
-) -> Feature | None:
+def _culprit(task: Task, parts: list[Piece | None], pairs: Any, encoded: Floats, scale: Floats) -> Feature | None:
     """The first feature that does not add what it should, if some pair of rows differs by more than its parts."""
+    one, two = encoded
     steps = {i: p.part(pairs[1][:, i]) - p.part(pairs[0][:, i]) for i, p in enumerate(parts) if p is not None}
     gap = two - one
     for step in steps.values():

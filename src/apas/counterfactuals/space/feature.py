@@ -17,33 +17,6 @@ from apas._typing import Bools, Floats
 from apas.errors import InputError
 
 
-def check_attributes(feature: Feature) -> dict[str, Any]:
-    """The attributes of a feature as they are kept, or one sentence about what is wrong with them."""
-    owner = f"feature {feature.name!r}"
-    if not isinstance(feature.name, str) or not feature.name:
-        raise InputError(f"`name` of a feature must be a text, got {shown(feature.name)}.")
-    if feature.kind not in KINDS:
-        raise InputError(f"`kind` of {owner} must be one of {', '.join(KINDS)}, got {shown(feature.kind)}.")
-    direction = feature.direction
-    if direction not in (None, "increase", "decrease"):
-        raise InputError(f'`direction` of {owner} must be "increase", "decrease" or None, got {shown(direction)}.')
-    if not isinstance(feature.mutable, bool | np.bool_):
-        raise InputError(f"`mutable` of {owner} must be True or False, got {shown(feature.mutable)}.")
-    if direction is not None and feature.kind == "categorical":
-        raise InputError(f"`direction` of {owner} needs an order, which categories do not have; make it ordinal.")
-    if direction is not None and not feature.mutable:
-        raise InputError(f"{owner} is immutable and so cannot {direction}; drop one of the two.")
-    if feature.code is not None and feature.code not in CODES:
-        raise InputError(f"`code` of {owner} must be one of {', '.join(CODES)}, got {shown(feature.code)}.")
-    levels = _levels(feature, owner) if feature.is_level else _numeric(feature, owner)
-    code = feature.code or ("onehot" if feature.kind == "categorical" else "number")
-    if code != "onehot" and feature.kind == "categorical":
-        raise InputError(f'`code` of {owner} must be "onehot", since its levels have no order, got {code!r}.')
-    if code != "number" and not feature.is_level:
-        raise InputError(f'`code` of {owner} must be "number", since it is {feature.kind}, got {code!r}.')
-    return {**levels, "code": code, "mutable": bool(feature.mutable)}
-
-
 def _levels(feature: Feature, owner: str) -> dict[str, Any]:
     values = _sequence(feature, owner)
     for name in ("low", "high", "step"):
@@ -173,7 +146,29 @@ class Feature:
     code: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in check_attributes(self).items():
+        owner = f"feature {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"`name` of a feature must be a text, got {shown(self.name)}.")
+        if self.kind not in KINDS:
+            raise InputError(f"`kind` of {owner} must be one of {', '.join(KINDS)}, got {shown(self.kind)}.")
+        direction = self.direction
+        if direction not in (None, "increase", "decrease"):
+            raise InputError(f'`direction` of {owner} must be "increase", "decrease" or None, got {shown(direction)}.')
+        if not isinstance(self.mutable, bool | np.bool_):
+            raise InputError(f"`mutable` of {owner} must be True or False, got {shown(self.mutable)}.")
+        if direction is not None and self.kind == "categorical":
+            raise InputError(f"`direction` of {owner} needs an order, which categories do not have; make it ordinal.")
+        if direction is not None and not self.mutable:
+            raise InputError(f"{owner} is immutable and so cannot {direction}; drop one of the two.")
+        if self.code is not None and self.code not in CODES:
+            raise InputError(f"`code` of {owner} must be one of {', '.join(CODES)}, got {shown(self.code)}.")
+        levels = _levels(self, owner) if self.is_level else _numeric(self, owner)
+        code = self.code or ("onehot" if self.kind == "categorical" else "number")
+        if code != "onehot" and self.kind == "categorical":
+            raise InputError(f'`code` of {owner} must be "onehot", since its levels have no order, got {code!r}.')
+        if code != "number" and not self.is_level:
+            raise InputError(f'`code` of {owner} must be "number", since it is {self.kind}, got {code!r}.')
+        for name, value in {**levels, "code": code, "mutable": bool(self.mutable)}.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -241,16 +236,19 @@ class Feature:
         if not self.mutable:
             return original.copy()
         low, high = self._reach(original)
-        if self.listed is None and self.step is None:
-            return nearest_between(wanted, original, low, high, self.size)
         with np.errstate(invalid="ignore"):  # without limits inf - inf
             value = np.clip(wanted, low, np.maximum(low, high))
         if self.listed is not None:
             apart = np.abs(value[:, None] - self.listed)
             apart = np.where((self.listed >= low[:, None]) & (self.listed <= high[:, None]), apart, np.inf)
             value = np.where(np.isfinite(apart.min(axis=1)), self.listed[apart.argmin(axis=1)], original)
-        else:
-            value = self._nearest_step(value, low, high, original)
+        elif self.step is not None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                first, last = self.steps_between(low, high)
+                first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
+                last -= self.on_grid(last) > high
+                steps = np.clip(np.rint((value - self.anchor) / self.step), first, np.maximum(first, last))
+                value = np.where(first <= last, self.on_grid(steps), original)
         return _or_as_it_was(np.where(low <= high, value, original), wanted, original, self.size)
 
     def allows(self, value: Floats, original: Floats) -> Bools:
@@ -283,15 +281,6 @@ class Feature:
         if self.direction == "decrease":
             high = np.minimum(high, original)
         return low, high
-
-    def _nearest_step(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
-        step = self.step or 1.0
-        with np.errstate(invalid="ignore", over="ignore"):
-            first, last = self.steps_between(low, high)
-            first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
-            last -= self.on_grid(last) > high
-            steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))
-            return np.where(first <= last, self.on_grid(steps), original)
 
 
 def nearest_between(wanted: Floats, original: Floats, low: Floats, high: Floats, size: Any) -> Floats:

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def _inferred_feature(
-    cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None, missing: bool
-) -> Feature:
+def _inferred_feature(cells: Any, name: str, said: dict[str, Any], missing: bool, **how: Any) -> Feature:
     cells = cells.dropna()
     if not len(cells):
         raise InputError(f"`frame` must have a value in every column, but {name!r} has none; fill or drop it.")
@@ -38,13 +36,22 @@ def _inferred_feature(
     numeric = kind in ("continuous", "integer")
     # all that was said, also what does not go together: the feature refuses that
     details: dict[str, Any] = {"values": said.get("values"), "step": said.get("step")}
-    if "range" in said or (numeric and "values" not in said):
-        details["low"], details["high"] = _range(cells, said, name)
+    if "range" in said:
+        ends = said["range"]
+        if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
+            raise InputError(f"`ranges` must give column {name!r} its lowest and highest value, got {ends!r}.")
+        details["low"], details["high"] = ends
+    elif numeric and "values" not in said:
+        try:
+            details["low"], details["high"] = float(cells.min()), float(cells.max())
+        except (TypeError, ValueError):
+            got = cells.iloc[0]
+            raise InputError(f"column {name!r} of `frame` must hold numbers to be one, got {got!r}.") from None
     if not numeric and "values" not in said:
         details["values"] = _levels(cells)
     if missing and None not in (details["values"] or ()):
         details["values"] = (*(details["values"] or ()), None)
-    return Feature(name, kind, mutable=mutable, direction=direction, code=said.get("code"), **details)
+    return Feature(name, kind, code=said.get("code"), **details, **how)
 
 
 def _kind(cells: Any, said: dict[str, Any]) -> str:
@@ -58,19 +65,6 @@ def _kind(cells: Any, said: dict[str, Any]) -> str:
     if not numeric:
         return "categorical"
     return "integer" if bool((cells == np.rint(cells)).all()) and cells.dtype.kind in "iu" else "continuous"
-
-
-def _range(cells: Any, said: dict[str, Any], name: str) -> tuple[float, float]:
-    if "range" in said:
-        ends = said["range"]
-        if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
-            raise InputError(f"`ranges` must give column {name!r} its lowest and highest value, got {ends!r}.")
-        return ends[0], ends[1]
-    try:
-        return float(cells.min()), float(cells.max())
-    except (TypeError, ValueError):
-        got = cells.iloc[0]
-        raise InputError(f"column {name!r} of `frame` must hold numbers to be one, got {got!r}.") from None
 
 
 def _levels(cells: Any) -> tuple[Any, ...]:
@@ -87,27 +81,8 @@ def _levels(cells: Any) -> tuple[Any, ...]:
 KEYS = ("kind", "range", "low", "high", "values", "step", "mutable", "direction", "code")
 
 
-def _feature_from_table(name: str, said: Any) -> Feature:
-    if not isinstance(said, Mapping):
-        such = '{kind = "integer"}'
-        raise InputError(f"feature {name!r} of a space must be a table such as {such}, got {shown(said)}.")
-    if strange := [key for key in said if key not in KEYS]:
-        raise InputError(f"feature {name!r} has the unknown entry {strange[0]!r}; it may have {', '.join(KEYS)}.")
-    details = dict(said)
-    if "range" in details:
-        ends = details.pop("range")
-        if not isinstance(ends, list | tuple) or len(ends) != 2 or "low" in said or "high" in said:
-            raise InputError(f"`range` of feature {name!r} must be [low, high] and stand alone, got {shown(ends)}.")
-        details |= {"low": ends[0], "high": ends[1]}
-    if isinstance(details.get("values"), list):
-        details["values"] = tuple(details["values"])
-    return Feature(name, **details)
-
-
 def _value(value: Any, exact: bool = False) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
+    if isinstance(value, bool | str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, int | float):
         whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
@@ -227,10 +202,10 @@ class FeatureSpace:
         found = []
         for column in columns:
             said = {name: mapping[column] for name, mapping in given.items() if mapping and column in mapping}
-            direction = "increase" if column in increase else "decrease" if column in decrease else None
+            way = "increase" if column in increase else "decrease" if column in decrease else None
             cells = frame[column].infer_objects()  # numbers may come as objects
-            how = (column not in immutable, direction, column in missing)
-            found.append(_inferred_feature(cells, str(column), said, *how))
+            how = {"mutable": column not in immutable, "direction": way}
+            found.append(_inferred_feature(cells, str(column), said, column in missing, **how))
         return cls(found, scale)
 
     @classmethod
@@ -259,7 +234,23 @@ class FeatureSpace:
         described = content.get("features")
         if not isinstance(described, Mapping) or not described:
             raise InputError("a space needs a table [features.NAME] for each column, got none.")
-        return cls([_feature_from_table(str(n), said) for n, said in described.items()], content.get("scale"))
+        features = []
+        for name, said in described.items():
+            if not isinstance(said, Mapping):
+                such = '{kind = "integer"}'
+                raise InputError(f"feature {str(name)!r} of a space must be a table such as {such}, got {shown(said)}.")
+            if strange := [key for key in said if key not in KEYS]:
+                owner = f"feature {str(name)!r}"
+                raise InputError(f"{owner} has the unknown entry {strange[0]!r}; it may have {', '.join(KEYS)}.")
+            details = dict(said)
+            if "range" in details:
+                ends = details.pop("range")
+                if not isinstance(ends, list | tuple) or len(ends) != 2 or "low" in said or "high" in said:
+                    what = f"must be [low, high] and stand alone, got {shown(ends)}"
+                    raise InputError(f"`range` of feature {str(name)!r} {what}.")
+                details |= {"low": ends[0], "high": ends[1]}
+            features.append(Feature(str(name), **details))
+        return cls(features, content.get("scale"))
 
     def to_toml(self, path: str | PathLike[str] | None = None) -> str:
         """The space as the text of a TOML file, which is written as well if a path is given."""

@@ -9,13 +9,7 @@ from enumerable_problems import enumerated, random_problem
 from apas import FeedForward
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import source as attempt
-from apas.counterfactuals.sources.milp.program import (
-    ChangeBudget,
-    change_program,
-    network_of,
-    possible_changes,
-    unit_ranges,
-)
+from apas.counterfactuals.sources.milp.program import ChangeBudget, change_program, network_of, unit_ranges
 from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
@@ -126,9 +120,8 @@ def test_the_largest_margin_is_found_or_proved_to_be_too_small(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(12))
 def test_ranges_hold_for_every_point_within_the_budget(seed: int, budget: float, distance: str) -> None:
     task, row = random_problem(seed, distance, continuous=1)
-    search, (net, parts) = Search(task, 0, row, task.model.classes[0]), network_of(task)
-    changes = possible_changes(search, parts, net.weights[0], net.biases[0])
-    ranges = unit_ranges(net, ChangeBudget(changes, budget, distance), scores=True)
+    effect = nearest(Search(task, 0, row, task.model.classes[0])).effect
+    net, ranges = effect.net, unit_ranges(ChangeBudget(effect, budget), scores=True)
     rng = np.random.default_rng(seed)
     points = task.space.snapped(row + rng.normal(size=(400, len(row))), np.broadcast_to(row, (400, len(row))))
     differences = task.space.differences(points, np.broadcast_to(row, points.shape))
@@ -147,9 +140,9 @@ def test_relu_units_need_a_column_only_where_they_should_be_large() -> None:
     search = Search(task, 0, np.array([0.2, 0.2]), 1)
     near = nearest(search)
     for budget, binaries in ((np.inf, 1), (0.05, 0)):
-        program = change_program(net, ChangeBudget(near.changes, budget, "l1"), near.goal, 0.1)
+        program = change_program(ChangeBudget(near.effect, budget), 0.1)
         assert program.integer.sum() == binaries
-    assert change_program(net, ChangeBudget(near.changes, np.inf, "l1"), near.goal, None).integer.sum() == 1
+    assert change_program(ChangeBudget(near.effect), None).integer.sum() == 1
 
 
 @pytest.mark.parametrize("sizes", [(6, 24, 1), (6, 12, 12, 1), (5, 8, 8, 8, 3)])

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -51,6 +51,11 @@ class Changes:
         return np.flatnonzero(np.diff(self.feature, prepend=-1))
 
     @cached_property
+    def by_feature(self) -> list[range]:
+        """The columns of each of these features."""
+        return list(itertools.starmap(range, itertools.pairwise([*self.starts.tolist(), len(self)])))
+
+    @cached_property
     def children(self) -> Indices:
         """The columns that have a parent."""
         return np.flatnonzero(self.parent >= 0)
@@ -72,32 +77,21 @@ def possible_changes(search: Search, parts: Sequence[Piece | None], weights: Flo
     reached = (search.task.encoded(rows) if known is None else known[None]) @ weights + bias
     own = dict(zip(strange, reached[0] - reached[1:], strict=True))
     avoided = frozenset().union(*search.avoid)
-    columns: list[_Column] = []
+    columns: list[tuple[Any, ...]] = []
     for i, (feature, piece) in enumerate(zip(space, parts, strict=True)):
         if piece is not None:
             here = own[i] if i in own else piece.part(x[i : i + 1])[0]
             _FeatureColumns(columns, i, feature, piece, float(x[i]), here, indicated=i in avoided).add()
-    kinds = {"feature": np.intp, "shift": float, "cost": float, "top": float, "integer": bool, "parent": np.intp}
-    arrays = {name: np.array([getattr(c, name) for c in columns], dtype=kind) for name, kind in kinds.items()}
-    gain = np.array([c.gain for c in columns], dtype=float).reshape(len(columns), weights.shape[1])
-    return Changes(reached[0], gain=gain, **arrays)
-
-
-class _Column(NamedTuple):
-    feature: int
-    gain: Floats
-    shift: float
-    cost: float
-    top: float = 1.0
-    integer: bool = True
-    parent: int = -1
+    kinds: list[Any] = [("feature", np.intp), ("gain", float, (weights.shape[1],)), ("shift", float), ("cost", float)]
+    table = np.array(columns, dtype=[*kinds, ("top", float), ("integer", bool), ("parent", np.intp)])
+    return Changes(reached[0], **{name: np.ascontiguousarray(table[name]) for name in table.dtype.names or ()})
 
 
 @dataclass
 class _FeatureColumns:
     """Adds the columns of one feature; if it is `indicated`, some 0-1 columns add up to whether it changes."""
 
-    columns: list[_Column]
+    columns: list[tuple[Any, ...]]
     i: int
     feature: Feature
     piece: Piece
@@ -122,8 +116,10 @@ class _FeatureColumns:
                 if room > 0:
                     self._amount(sign, room, behind)
 
-    def _append(self, column: _Column) -> int:
-        self.columns.append(column)
+    def _append(
+        self, gain: Floats, shift: float, cost: float, top: float = 1.0, integer: bool = True, parent: int = -1
+    ) -> int:
+        self.columns.append((self.i, gain, shift, cost, top, integer, parent))
         return len(self.columns) - 1
 
     def _levels(self, numbers: Floats) -> None:
@@ -148,30 +144,28 @@ class _FeatureColumns:
             room = (last - start) if sign > 0 else (start - first)
             if room < 0 or (on and start == at and room == 0):
                 continue
-            behind = gate
-            if not on or start != at:
-                behind = self._leap(float(feature.on_grid(np.array(start))))
+            behind = gate if on and start == at else self._leap(float(feature.on_grid(np.array(start))))
             if room > MANY:
                 self._amount(sign, room * step, behind)
             elif room > 0:
                 gain, cost = piece.line * sign * step, step / feature.span
-                self._append(_Column(self.i, gain, sign * step, cost, float(room), parent=behind))
+                self._append(gain, sign * step, cost, top=float(room), parent=behind)
 
     def _leap(self, number: float) -> int:
         """A column that is 1 if the feature goes to a number."""
         cost = float(self.feature.differences(np.array([number]), np.array([self.x]))[0])
-        return self._append(_Column(self.i, self.piece.part(np.array([number]))[0] - self.here, number - self.x, cost))
+        return self._append(self.piece.part(np.array([number]))[0] - self.here, number - self.x, cost)
 
     def _gate(self) -> int:
         """A column that says that the feature changes, and does nothing by itself."""
-        return self._append(_Column(self.i, np.zeros(len(self.here)), 0.0, 0.0))
+        return self._append(np.zeros(len(self.here)), 0.0, 0.0)
 
     def _amount(self, sign: float, room: float, parent: int) -> None:
         """A column that runs along a line, in units of the feature's span."""
         assert self.piece.line is not None
         span = self.feature.span
         gain = self.piece.line * sign * span
-        self._append(_Column(self.i, gain, sign * span, 1.0, room / span, integer=False, parent=parent))
+        self._append(gain, sign * span, 1.0, top=room / span, integer=False, parent=parent)
 
 
 TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
@@ -183,16 +177,14 @@ OUTWARD = 1e-9
 class ChangeBudget:
     """Changes whose cost is limited."""
 
-    changes: Changes
-    cost: float
-    distance: str
-    avoid: Sequence[frozenset[int]] = ()
+    effect: "Effect"
+    cost: float = np.inf
     tie: float = TIE
 
     @cached_property
     def top(self) -> Floats:
         """Largest amounts of the columns, each by itself; a whole step that costs too much is not taken."""
-        changes = self.changes
+        changes = self.effect.changes
         if not np.isfinite(self.cost):
             return changes.top
         most = np.divide(self.cost, changes.cost, out=np.full(len(changes), np.inf), where=changes.cost > 0)
@@ -201,7 +193,7 @@ class ChangeBudget:
 
     def most(self, forms: Floats) -> Floats:
         """An upper bound on ``amounts @ forms``; `forms` has shape (columns, m)."""
-        changes, top = self.changes, self.top
+        changes, top = self.effect.changes, self.top
         if not len(changes):
             return np.zeros(forms.shape[1])
         each = np.maximum(forms, 0.0) * top[:, None]
@@ -211,7 +203,7 @@ class ChangeBudget:
             values[child] = 0.0
         # of each feature the best way to change it, or not to
         bound = np.maximum.reduceat(np.maximum(values, 0.0), changes.starts, axis=0).sum(axis=0)
-        if self.distance == "l1" and np.isfinite(self.cost):
+        if self.effect.distance == "l1" and np.isfinite(self.cost):
             # all of the cost goes where it adds most: the fractional knapsack, which is solved in order of worth
             paid = np.flatnonzero(changes.cost > 0)
             worth = forms[paid] / changes.cost[paid, None]
@@ -223,9 +215,9 @@ class ChangeBudget:
         return np.asarray(bound + OUTWARD * each.sum(axis=0))
 
 
-def unit_ranges(net: FeedForward, budget: ChangeBudget, *, scores: bool = False) -> UnitRanges:
+def unit_ranges(budget: ChangeBudget, *, scores: bool = False) -> UnitRanges:
     """Ranges of the pre-activations, layer by layer; with `scores`, those of the scores last."""
-    changes = budget.changes
+    net, changes = budget.effect.net, budget.effect.changes
     spread = OUTWARD * np.abs(changes.base)
     ranges = [(changes.base - budget.most(-changes.gain) - spread, changes.base + budget.most(changes.gain) + spread)]
     last = None if scores else -1
@@ -235,15 +227,15 @@ def unit_ranges(net: FeedForward, budget: ChangeBudget, *, scores: bool = False)
         low, high = least @ up + most @ down + b, most @ up + least @ down + b
         size = OUTWARD * (np.maximum(np.abs(least), np.abs(most)) @ np.abs(w) + np.abs(b))
         if (low < high).any():
-            carried = _carried_back(net, budget, ranges, np.hstack([w, -w]))
+            carried = _carried_back(budget, ranges, np.hstack([w, -w]))
             low, high = np.maximum(low, b - carried[len(b) :]), np.minimum(high, b + carried[: len(b)])
         ranges.append((low - size, high + size))
     return ranges
 
 
-def _carried_back(net: FeedForward, budget: ChangeBudget, ranges: UnitRanges, forms: Floats) -> Floats:
+def _carried_back(budget: ChangeBudget, ranges: UnitRanges, forms: Floats) -> Floats:
     """Upper bounds on ``a @ forms`` for the activations a of the last layer that `ranges` has, by lines."""
-    const = np.zeros(forms.shape[1])
+    net, changes, const = budget.effect.net, budget.effect.changes, np.zeros(forms.shape[1])
     for i in range(len(ranges) - 1, -1, -1):
         (low, high), up, down = ranges[i], np.maximum(forms, 0.0), np.minimum(forms, 0.0)
         # a line above the activation, and one below it
@@ -252,8 +244,8 @@ def _carried_back(net: FeedForward, budget: ChangeBudget, ranges: UnitRanges, fo
         slope_up, slope_down = above.leaning_slope(-high, -low), below.leaning_slope(low, high)
         const = const - above.height(slope_up) @ up + below.height(slope_down) @ down
         forms = slope_up[:, None] * up + slope_down[:, None] * down
-        const = const + (net.biases[i] @ forms if i else budget.changes.base @ forms)
-        forms = net.weights[i] @ forms if i else budget.changes.gain @ forms
+        const = const + (net.biases[i] @ forms if i else changes.base @ forms)
+        forms = net.weights[i] @ forms if i else changes.gain @ forms
     return const + budget.most(forms)
 
 
@@ -266,19 +258,14 @@ def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
     return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]
 
 
-#: Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
-_Sides = list[tuple[Bools, Bools]]
-
-
 class PhaseBinaries:
     """Binaries that say in which phase a unit is, that is on which side of a kink its pre-activation lies."""
 
     def __init__(self, binaries: Sequence[tuple[Any, ...]], columns: int, activations: Sequence[str]) -> None:
         # the unit's activation is ``scale * v[own]``, its pre-activation ``form @ v + const`` in a range of this width
         forms, *others = zip(*binaries, strict=True)
-        arrays = [np.array(part) for part in others]
-        self.column, self.layer, self.unit, self.own, self.scale, self.const = arrays[:6]
-        self.width, self.kink, self.sign, self.weight = arrays[6:]
+        self.column, self.layer, self.unit, self.own, self.scale, *more = map(np.array, others)
+        self.const, self.width, self.kink, self.sign, self.weight = more
         self.form = np.zeros((len(forms), columns))
         for row, form in zip(self.form, forms, strict=True):  # later columns are not in it
             row[: len(form)] = form
@@ -322,40 +309,15 @@ class Contrast:
         """Margins of rows of scores."""
         return np.asarray((scores @ self.signs + self.const).min(axis=-1))
 
-    def weights(self, net: FeedForward) -> list[Floats]:
-        """Per hidden layer how much the margin can change at most if a unit is off by 1."""
-        weight, found = np.abs(self.signs).max(axis=1), []
-        for w in net.weights[:0:-1]:
-            weight = np.abs(w) @ weight
-            found.append(weight)
-        return found[::-1]
-
-    def size(self, net: FeedForward, ranges: UnitRanges) -> float:
-        """How large what margins are sums of can be while units stay within ranges; at least 1."""
-        sizes = [1.0 + float(np.abs(self.const).max())]
-        for weight, (low, high) in zip(self.weights(net), ranges, strict=False):
-            sizes.append(sizes[0] + float(weight @ np.maximum(np.abs(low), np.abs(high))))
-        return max(sizes)
-
-
-def gainful_sides(net: FeedForward, goal: Contrast) -> _Sides:
-    """Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small."""
-    large, small = (goal.signs > 0).any(axis=1), (goal.signs < 0).any(axis=1)
-    found = []
-    for w in net.weights[:0:-1]:
-        up, down = w > 0, w < 0
-        large, small = (np.asarray((up & a | down & b).any(axis=1)) for a, b in ((large, small), (small, large)))
-        found.append((large, small))
-    return found[::-1]
-
 
 def write_units(
-    writer: ProgramBuilder, net: FeedForward, changes: Changes, ranges: UnitRanges, goal: Contrast
+    writer: ProgramBuilder, effect: "Effect", ranges: UnitRanges
 ) -> tuple[Floats, Floats, list[tuple[Any, ...]]]:
     """Write the hidden units; returns the scores as ``form @ v + const``, and the phases."""
+    net, changes = effect.net, effect.changes
     form, const, phases = np.zeros((len(changes.base), len(writer.low))), changes.base, list[tuple[Any, ...]]()
-    form[:, : len(changes)], needs = changes.gain.T, gainful_sides(net, goal)
-    for i, (name, weight) in enumerate(zip(net.activations, goal.weights(net), strict=True)):
+    form[:, : len(changes)], needs = changes.gain.T, effect.gainful_sides
+    for i, (name, weight) in enumerate(zip(net.activations, effect.weights, strict=True)):
         (low, high), (large, small) = ranges[i], needs[i]
         slope, height = _straight_line(name, low, high)
         unsettled, slope = np.flatnonzero(np.isnan(slope)).tolist(), np.nan_to_num(slope)
@@ -412,6 +374,34 @@ class Effect:
         """How much the sum of all differences counts besides the cost."""
         return 0.0 if self.distance == "l1" else TIE
 
+    @cached_property
+    def weights(self) -> list[Floats]:
+        """Per hidden layer how much the margin can change at most if a unit is off by 1."""
+        weight, found = np.abs(self.goal.signs).max(axis=1), []
+        for w in self.net.weights[:0:-1]:
+            weight = np.abs(w) @ weight
+            found.append(weight)
+        return found[::-1]
+
+    @cached_property
+    def gainful_sides(self) -> list[tuple[Bools, Bools]]:
+        """Per hidden layer whether the margin can gain from a unit that is too large, and from one too small."""
+        large, small, found = (self.goal.signs > 0).any(axis=1), (self.goal.signs < 0).any(axis=1), []
+        for w in self.net.weights[:0:-1]:
+            up, down = w > 0, w < 0
+            large, small = (np.asarray((up & a | down & b).any(axis=1)) for a, b in ((large, small), (small, large)))
+            found.append((large, small))
+        return found[::-1]
+
+    def size(self, ranges: UnitRanges) -> float:
+        """How large what margins are sums of can be while units stay within ranges; at least 1."""
+        least = 1.0 + float(np.abs(self.goal.const).max())
+        sizes = (
+            weight @ np.maximum(np.abs(low), np.abs(high))
+            for weight, (low, high) in zip(self.weights, ranges, strict=False)
+        )
+        return least + max(map(float, sizes), default=0.0)
+
     def round_amounts(self, values: Floats) -> Floats | None:
         """Amounts that can be taken, near the values of the first columns; None if they would change too much."""
         changes = self.changes
@@ -455,16 +445,15 @@ class Effect:
         return found[:-1]
 
 
-def change_program(
-    net: FeedForward, budget: ChangeBudget, goal: Contrast, margin: float | None, ranges: UnitRanges | None = None
-) -> ChangeProgram:
+def change_program(budget: ChangeBudget, margin: float | None, ranges: UnitRanges | None = None) -> ChangeProgram:
     """Least cost with at least this margin; or (None) the largest margin, as the least negative of a column.
 
     The first columns are the changes; that of the margin follows.
     """
-    widest, changes = margin is None, budget.changes
-    ranges = unit_ranges(net, budget, scores=widest) if ranges is None else ranges
-    largest, t = budget.distance == "linf" and not widest, len(changes)
+    widest, effect = margin is None, budget.effect
+    ranges = unit_ranges(budget, scores=widest) if ranges is None else ranges
+    changes, goal = effect.changes, effect.goal
+    largest, t = effect.distance == "linf" and not widest, len(changes)
     writer = ProgramBuilder()
     writer.columns(np.zeros(t), budget.top, integer=changes.integer)
     if widest:
@@ -474,9 +463,9 @@ def change_program(
         writer.column(float(least.min()), float(most.min()))
     if largest:
         writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
-        for columns in _by_feature(budget):
+        for columns in changes.by_feature:
             writer.sparse({t: -1.0, **dict(zip(columns, changes.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
-    form, const, phases = write_units(writer, net, changes, ranges, goal)
+    form, const, phases = write_units(writer, effect, ranges)
     cost = np.zeros(len(writer.low))
     if not widest:
         cost[:t] = changes.cost * (budget.tie if largest else 1.0)
@@ -488,26 +477,21 @@ def change_program(
     _write_changes(writer, budget)
     if not largest and not widest and np.isfinite(budget.cost):
         writer.row(None, cost.copy(), -np.inf, budget.cost)
-    binaries = PhaseBinaries(phases, len(cost), net.activations) if phases else None
+    binaries = PhaseBinaries(phases, len(cost), effect.net.activations) if phases else None
     return ChangeProgram(**vars(writer.finish(cost).scaled_rows()), phases=binaries)
-
-
-def _by_feature(budget: ChangeBudget) -> list[list[int]]:
-    return [list(range(a, b)) for a, b in itertools.pairwise([*budget.changes.starts.tolist(), len(budget.changes)])]
 
 
 def _write_changes(writer: ProgramBuilder, budget: ChangeBudget) -> None:
     """Of the ways to change a feature at most one; no child without its parent; and what must not change together."""
-    changes, top = budget.changes, budget.top
-    if (changes.integer & (changes.parent < 0)).any():
-        for columns in _by_feature(budget):
-            roots = [c for c in columns if changes.parent[c] < 0 and changes.integer[c]]
-            if len(roots) > 1 and changes.top[roots].max() <= 1:
-                writer.sparse(dict.fromkeys(roots, 1.0), -np.inf, 1.0)
+    changes, top = budget.effect.changes, budget.top
+    for columns in changes.by_feature:
+        roots = [c for c in columns if changes.parent[c] < 0 and changes.integer[c]]
+        if len(roots) > 1 and changes.top[roots].max() <= 1:
+            writer.sparse(dict.fromkeys(roots, 1.0), -np.inf, 1.0)
     for child in changes.children.tolist():
         writer.sparse({child: 1.0, int(changes.parent[child]): -float(top[child])}, -np.inf, 0.0)
     changeable = set(changes.feature.tolist())
-    for features in budget.avoid:
+    for features in budget.effect.avoid:
         if features <= changeable:  # otherwise one of them stays as it is anyway
             indicators = np.flatnonzero((changes.parent < 0) & np.isin(changes.feature, list(features)))
             writer.sparse(dict.fromkeys(indicators.tolist(), 1.0), -np.inf, len(features) - 1.0)

@@ -3,8 +3,6 @@
 Within the cost of a good point most units keep their phase: linear programs settle which, and the rest follows.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +13,9 @@ import numpy as np
 from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.search.stacked import quick_encoder
-from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
+from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task, check_settings
 from apas.counterfactuals.sources.milp import program as programs
-from apas.counterfactuals.sources.milp.program import NOTHING, ChangeBudget, ChangeProgram, Contrast, Effect, UnitRanges
+from apas.counterfactuals.sources.milp.program import NOTHING, ChangeBudget, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
@@ -56,10 +54,9 @@ class BudgetedSearch:
         if best.complete:
             return best
         if best.values is None:  # some point, within the limit or not
-            amounts = (
-                None if self.beyond.values is not None else programs.climb(self.effect, self.margin, self.deadline)
-            )
-            best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
+            best = self.beyond
+            if best.values is None and (climbed := programs.climb(self.effect, self.margin, self.deadline)) is not None:
+                best = Incumbent(climbed, self._cost(climbed))
         if best.values is not None:
             best = self._improve(best)
         ranges = None if self.rough and best.values is not None else self.narrow_ranges()
@@ -69,7 +66,7 @@ class BudgetedSearch:
         best = self._least(program, HARD, best)
         return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
-    def _least(self, program: ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
+    def _least(self, program: programs.ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
         asked = program, self.accept, start, program.phases, self.relaxation
         return least_cost(*asked, nodes=nodes, deadline=self.deadline)
 
@@ -87,22 +84,14 @@ class BudgetedSearch:
                 return None
             amounts = longer[far[0]]
         cost = self._cost(amounts)
-        if cost <= self._limit:
+        if cost <= self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes):
             return amounts, cost
         if cost < self.beyond.cost:  # there may be cheaper ones that are beyond the limit as well
             self.beyond = Incumbent(amounts, cost)
         return None
 
-    @property
-    def _limit(self) -> float:
-        return self.budget * (1 + NOTHING) + NOTHING + self.effect.tie * len(self.effect.changes)
-
-    def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
-        return programs.change_program(self.effect.net, self._change_budget, self.effect.goal, self.margin, ranges)
-
-    @property
-    def _change_budget(self) -> ChangeBudget:
-        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance, self.effect.avoid)
+    def _program(self, ranges: programs.UnitRanges | None = None) -> programs.ChangeProgram:
+        return programs.change_program(ChangeBudget(self.effect, self.budget), self.margin, ranges)
 
     def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
@@ -130,9 +119,9 @@ class BudgetedSearch:
         self.budget = best.cost
         return best
 
-    def narrow_ranges(self) -> UnitRanges | None:
+    def narrow_ranges(self) -> programs.UnitRanges | None:
         """Ranges of units that take the program into account; None if that leaves nothing."""
-        ranges = programs.unit_ranges(self.effect.net, self._change_budget)
+        ranges = programs.unit_ranges(ChangeBudget(self.effect, self.budget))
         program = self._program(ranges)
         for _ in range(ROUNDS):
             if not self._tighten_ranges(program, ranges):
@@ -142,7 +131,7 @@ class BudgetedSearch:
                 break
         return ranges
 
-    def _tighten_ranges(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
+    def _tighten_ranges(self, program: programs.ChangeProgram, ranges: programs.UnitRanges) -> bool:
         """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
         phases = program.phases
         if phases is None:
@@ -226,12 +215,11 @@ class Nearest:
     def __init__(
         self, search: Search, network: Network, time_limit: float, rough: bool = False, cuts: Contrast | None = None
     ) -> None:
-        (net, parts), self.search, self.time_limit, self.rough = network, search, time_limit, rough
-        self.net, self.parts = net, parts
-        self.changes = programs.possible_changes(search, parts, net.weights[0], net.biases[0])
+        (net, self.parts), self.search, self.time_limit, self.rough = network, search, time_limit, rough
+        self.changes = programs.possible_changes(search, self.parts, net.weights[0], net.biases[0])
         self.cuts = cuts is not None
-        self.goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
-        self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
+        goal = cuts or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
+        self.effect = Effect(net, self.changes, goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
         self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
 
@@ -253,12 +241,9 @@ class Nearest:
 
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
-        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance, self.search.avoid)
-        program = programs.change_program(self.net, budget, self.goal, None)
-        deadline, allowance = (
-            self._deadline(),
-            ALLOWANCE * self.goal.size(self.net, programs.unit_ranges(self.net, budget)),
-        )
+        budget, deadline = ChangeBudget(self.effect), self._deadline()
+        program = programs.change_program(budget, None)
+        allowance = ALLOWANCE * self.effect.size(programs.unit_ranges(budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
             amounts = self.effect.round_amounts(advice.point)
@@ -282,12 +267,11 @@ class Nearest:
             return
         # A solver's point lies beside the boundary, or on it, where the class depends on the order of summation. What
         # is taken is beyond what rounding could do; a row of steps and levels alone may lie on the boundary itself.
-        free = np.array([not f.is_level and f.step is None and f.listed is None for f in space])
+        free = np.array([f.step is None and f.listed is None for f in space])
         start = np.where(free, np.clip(search.input, *np.array([f.ends for f in space]).T), found.point)
         point, ways = found.point, AROUND
         for _ in range(3 if search.test is not None else 0):
-            rows = start + ways[:, None] * (found.point - start)
-            rows = space.snapped(rows, np.broadcast_to(search.input, rows.shape))
+            rows = search.snapped(start + ways[:, None] * (found.point - start))
             first = int((sure := search.test.slacks(rows) > 0).argmax())  # type: ignore[union-attr]
             if not sure[first]:
                 break
@@ -296,23 +280,23 @@ class Nearest:
 
     def _lower_bound(self, cost: float) -> float:
         """No allowed row of the class, different from those found, costs less than this; 0 where nothing was proved."""
-        task, net, goal = self.search.task, self.net, self.goal
+        task, net = self.search.task, self.effect.net
         count = len(task.space) if task.distance == "l1" else 1  # the program adds up what "l1" is the mean of
         cost, deadline = count * cost, self._deadline()
         limit = cost * (1 + NOTHING) + NOTHING
-        budget = ChangeBudget(self.changes, limit, task.distance, self.search.avoid, tie=0.0)
-        ranges, pieces = programs.unit_ranges(net, budget), pieces_of(task)
+        budget = ChangeBudget(self.effect, limit, tie=0.0)
+        ranges, pieces = programs.unit_ranges(budget), pieces_of(task)
         # how far a feature may be from where the program has it, which takes it to be on a step before and after
         sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
         beside = 2 * ON_GRID * sizes
         # A valid row has a margin of at least 0 as the model computes it, and in the program one that is less by no
         # more than: digits of the program itself, of the parts that columns are sums of, and features beside a step.
-        weights = [*goal.weights(net), np.abs(goal.signs).max(axis=1)][0]
+        weights = [*self.effect.weights, np.abs(self.effect.goal.signs).max(axis=1)][0]
         lines = np.array([0.0 if p is None or p.line is None else np.abs(p.line) @ weights for p in self.parts])
         encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
-        margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
+        margin = -ALLOWANCE * self.effect.size(ranges) - encoding - float(lines @ beside)
         for cases in CASES:
-            program = programs.change_program(net, budget, goal, margin, ranges)
+            program = programs.change_program(budget, margin, ranges)
             bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
             if bound >= cost * (1 - CLOSED):
                 break
@@ -412,9 +396,7 @@ class MilpSource:
     ordered: ClassVar[bool] = True  # no candidate costs less than those before it
 
     def __post_init__(self) -> None:
-        for name in ("margin", "max_margin"):
-            check_number(getattr(self, name), name, "MilpSource", least=0.0)
-        check_number(self.time_limit, "time_limit", "MilpSource", above=0.0)
+        check_settings(self, time_limit={"above": 0.0})
         if self.step is not None:
             check_number(self.step, "step", "MilpSource", above=0.0)
         if self.max_margin < self.margin:
@@ -441,15 +423,19 @@ class MilpSource:
         """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
         network = search.task.once("milp/network", lambda: programs.network_of(search.task))
         nearest = Nearest(search, network, self.time_limit, rough)
-        if search.task.unshifted:
-            return nearest.row()
-        return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
+        return nearest.row() if search.task.unshifted else self._with_margins(nearest)
 
-    def _in_steps(self, nearest: Nearest) -> Iterator[Candidate]:
+    def _with_margins(self, nearest: Nearest) -> Generator[Candidate, float | None, None]:
+        """Candidates with a growing margin; where the first is out of reach, the one with the largest."""
+        found = nearest.at(self.margin)
+        if found is not None:
+            yield from self._closing_in(nearest, found) if self.step is None else self._in_steps(nearest, found)
+        elif (found := nearest.widest()) is not None:
+            yield Candidate(found.point)
+
+    def _in_steps(self, nearest: Nearest, found: NearestPoint | None) -> Iterator[Candidate]:
         """One candidate per margin."""
-        found, step, number = nearest.at(self.margin), self.step or 0.0, 0
-        if found is None:
-            yield from _largest(nearest)
+        step, number = self.step or 0.0, 0
         while found is not None:
             yield Candidate(found.point)
             number += 1
@@ -458,12 +444,8 @@ class MilpSource:
             margin = self.margin + number * step
             found = nearest.at(margin) if margin <= self.max_margin else None
 
-    def _closing_in(self, nearest: Nearest) -> Generator[Candidate, float | None, None]:
+    def _closing_in(self, nearest: Nearest, found: NearestPoint) -> Generator[Candidate, float | None, None]:
         """Candidates that only ask how far they are from passing, until one passes that is close to the cheapest."""
-        found = nearest.at(self.margin)
-        if found is None:
-            yield from _largest(nearest)
-            return
         slack = yield Candidate(found.point, final=False)
         bracket = _Bracket(self.margin, self.max_margin)
         while slack is not None:
@@ -481,12 +463,6 @@ class MilpSource:
             margin = last.margin + max(growth * last.margin, LEAST_STEP)
             growth = min(2 * growth, LAST_GROWTH)
             last = nearest.at(margin) if margin <= self.max_margin else None
-
-
-def _largest(nearest: Nearest) -> Iterator[Candidate]:
-    """The point with the largest margin, where the first margin is out of reach."""
-    if (found := nearest.widest()) is not None:
-        yield Candidate(found.point)
 
 
 class _Bracket:
