@@ -20,7 +20,7 @@ from apas.certification.api import FractionCurve, FractionCurves, OutputRange, O
 from apas.certification.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods.enumeration import EnumerationEvidence
-from apas.certification.methods.sampling import SamplingEvidence, _verdict
+from apas.certification.methods.sampling import SamplingEvidence, _said
 from apas.certification.results import Certificates
 from apas.contracts.ledger import _claim as claim_of_ledger
 from apas.report.headline import claims_in_words, figures, headline, methods
@@ -134,7 +134,7 @@ def evidence_of(verdict: Verdict, claim: Every | Most, method: str) -> tuple[Any
         return BoundEvidence("solver", None), "a shift of the set is known on which it is not kept"
     failures = {"CERTIFIED": 3, "REFUTED": 133, "UNKNOWN": 90}[verdict.name]
     evidence = SamplingEvidence(5, "certify", 20000, 70, 133, 14450 if failures == 133 else 20000, failures, 0, 2)
-    found, said = _verdict(evidence)
+    found, said = _said(evidence, claim, None)
     assert found is verdict
     return evidence, said
 

@@ -462,10 +462,8 @@ def refuse_seen(listed: ObservedShifts, steps: Any, seen: Mapping[str, str]) -> 
     """Refuse updates that took part in making rows or scores; of a step that is either of its models."""
     for i, parts in enumerate(zip(range(len(listed.digests))) if steps is None else steps):
         for why in filter(None, (seen.get(listed.digests[part]) for part in parts)):
-            raise InputError(
-                f"`updates[{i}]` must not have taken part in making rows or scores, but it is {why}; leave it out: "
-                "what was chosen with an update says nothing about the next."
-            )
+            told = f"`updates[{i}]` must not have taken part in making rows or scores, but it is {why}"
+            raise InputError(f"{told}; leave it out: what was chosen with an update says nothing about the next.")
 
 
 def _scores(question: Question, model: Any, score: Any, seed: int) -> tuple[Floats, dict[str, Any]]:

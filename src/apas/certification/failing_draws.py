@@ -38,6 +38,9 @@ FIRST, NEVER = 256, 1 << 62
 np.empty(1 << 20)
 
 
+_Block: TypeAlias = tuple[int, int, Floats]
+
+
 @dataclass(frozen=True)
 class Failures:
     """The first failing draws of each row."""
@@ -66,9 +69,7 @@ def failures_until_decided(
     return _failures(question, stream, _WhenDecided(test, cap, before), begin, cap)
 
 
-def _failures(
-    question: Question, stream: Stream, stop: _Stop, begin: int, end: int, limit: int | None = None
-) -> Failures:
+def _failures(question: Question, stream: Stream, stop: _Stop, begin: int, end: int, limit: int = NEVER) -> Failures:
     """Failing draws from number `begin` to `end`, of each row at least until it needs no more, and at most `limit`."""
     grows, found, rows = in_training_order(question.shifts), [_NOTHING], _unproved(question)
     block = 1 if grows else block_size(question)  # models that are trained one after another, as many as it takes
@@ -96,15 +97,13 @@ def _failures(
     rows, draws, sure = _join(found)
     order = np.lexsort((draws, rows))  # row by row, each in the order of its draws
     rows, draws, sure = rows[order], draws[order], sure[order]
-    if limit is not None:
+    if limit < NEVER:
         keep = np.arange(len(rows)) - np.searchsorted(rows, rows) < limit
         rows, draws, sure = rows[keep], draws[keep], sure[keep]
     return Failures(draws, sure, np.searchsorted(rows, np.arange(len(question) + 1)))
 
 
-def drawn_blocks(
-    question: Question, stream: Stream, stop: int, start: int = 0, block: int = 0
-) -> Iterator[tuple[int, int, Floats]]:
+def drawn_blocks(question: Question, stream: Stream, stop: int, start: int = 0, block: int = 0) -> Iterator[_Block]:
     """Draws number `start` to `stop`, as many at a time as fit: the first and last of a block, and their directions."""
     block = block or block_size(question)
     for begin in range(start, stop, block):

@@ -162,8 +162,8 @@ class Question:
         points, encoded = encoded_rows(net, X)
         rows, wanted = len(encoded), labels(net, encoded, target)
         sizes = check_delta(default_delta(shift_set, delta), rows)
-        more: dict[str, Any] = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
-        question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
+        about: dict[str, Any] = {"n_jobs": check_jobs(n_jobs), "points": points, "method": chosen}
+        question = cls(net, encoded, wanted, sizes, shift_set, max(1, rows) if simultaneous else 1, **about)
         if isinstance(shifts, str) and vars(type(net)).get("frozen", False):  # all but its numbers stays what it is
             plans = _PLANS.setdefault(net, {})
             if shifts not in plans or plans[shifts][0] != question.digest:
@@ -273,9 +273,9 @@ class Question:
 
     def measure_at(self, deltas: Floats) -> str:
         """The same for shifts of other sizes."""
-        if offers(self.shifts, sets.MeasuredAt):
-            return self._with_arithmetic(self.shifts.measure_at(self.coordinates, deltas))
-        return self._with_arithmetic(self.shifts.measure(self.coordinates))
+        shifts, moving = self.shifts, self.coordinates
+        words = shifts.measure_at(moving, deltas) if offers(shifts, sets.MeasuredAt) else shifts.measure(moving)
+        return self._with_arithmetic(words)
 
     @_planned
     def region(self) -> str:

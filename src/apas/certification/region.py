@@ -32,6 +32,7 @@ AT_LEAST, AT_MOST, BETWEEN, ONE_OF = "at least", "at most", "between", "one of"
 COMBINATIONS = 4096
 #: Where a number is tried to see whether it enters the model along a straight line, and how close that must be.
 PROBES, STRAIGHT = (0.003, 0.17, 0.5, 0.62, 0.994), 1e-12
+NEEDS_STRAIGHT = "`region` needs numbers that enter the model along straight lines"
 #: Preprocessing of scikit-learn through which numbers go along straight lines, and categories by themselves.
 _STRAIGHT_STEPS = {"Pipeline", "ColumnTransformer", "FeatureUnion", "SimpleImputer", "PCA", "OneHotEncoder"}
 _STRAIGHT_STEPS |= {"OrdinalEncoder", "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}
@@ -151,10 +152,8 @@ class RowRegion:
     def holds(self, table: Any, own: Any, names: Sequence[str]) -> bool:
         """Whether the one line of a table is a row of the region around another."""
         cells, before, spans = cells_of(table, 0, names), cells_of(own, 0, names), {s.feature: s for s in self.spans}
-        return all(
-            spans[name].holds(cell) if name in spans else cell == before[name] or cell != cell  # NaN stays
-            for name, cell in cells.items()
-        )
+        same = all(cell == before[n] or cell != cell for n, cell in cells.items() if n not in spans)  # NaN stays
+        return same and all(span.holds(cells[name]) for name, span in spans.items() if name in cells)
 
     def part(self, number: int, sizes: int, cells: Mapping[str, Any]) -> RowRegion:
         """Number `number` of so many nested regions around the row with these cells."""
@@ -178,9 +177,8 @@ class ReadRegion:
     def of(cls, region: RowRegion, points: Any, line: int, names: tuple[str, ...]) -> ReadRegion:
         """The region of one line of a table, before any model has read it."""
         if strange := [s.feature for s in region.spans if s.feature not in names]:
-            raise InputError(
-                f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {names}."
-            )
+            there = f"which the rows do not have; they have {names}"
+            raise InputError(f"`region` names the feature {strange[0]!r}, {there}.")
         sets = [s for s in region.spans if s.side == ONE_OF]
         if int(np.prod([len(s.levels) for s in sets])) > COMBINATIONS:
             most = f"at most {COMBINATIONS} combinations of levels"
@@ -208,10 +206,9 @@ class ReadRegion:
             straight = np.array([corners[box] + t @ ways for box, t in self.corners(trusted=False)])
             scale = np.abs(encoded).max(axis=0) + np.abs(ways).sum(axis=0) + np.finfo(float).tiny
             if (np.abs(encoded - straight) > STRAIGHT * scale).any():
-                raise Unsupported(
-                    "`region` needs numbers that enter the model along straight lines, but the preprocessing bends "
-                    f"{', '.join(s.feature for s in self.numbers)}; certify single rows, or leave these features out."
-                )
+                bent = f"but the preprocessing bends {', '.join(s.feature for s in self.numbers)}"
+                instead = "certify single rows, or leave these features out"
+                raise Unsupported(f"{NEEDS_STRAIGHT}, {bent}; {instead}.")
         steps = np.array([s.step / (s.high - s.low) if s.step else 0.0 for s in self.numbers])
         return replace(self, boxes=tuple(AffineBox(corner, ways, steps) for corner in corners))
 
@@ -315,10 +312,8 @@ def _check_straight(model: Any) -> None:
             name = part.get("class")
             clips = name == "MinMaxScaler" and ["clip", True] in part["state"]["items"]
             if name is not None and (name not in _STRAIGHT_STEPS or "code" in part or clips):
-                raise Unsupported(
-                    f"`region` needs numbers that enter the model along straight lines, and of {name} nobody knows "
-                    "that here; use scikit-learn's scalers and encoders, or certify single rows."
-                )
+                instead = "use scikit-learn's scalers and encoders, or certify single rows"
+                raise Unsupported(f"{NEEDS_STRAIGHT}, and of {name} nobody knows that here; {instead}.")
     _KNOWN_STRAIGHT.add(model)
 
 
@@ -372,22 +367,18 @@ class Region:
             return cls(beyond=True)
         if isinstance(region, Mapping):
             return cls(region)
-        raise InputError(
-            f'`region` must be an apas.Region, a mapping from features to what they may be, or "beyond", got '
-            f"{shown(region)}."
-        )
+        known = 'an apas.Region, a mapping from features to what they may be, or "beyond"'
+        raise InputError(f"`region` must be {known}, got {shown(region)}.")
 
     def rows(self, points: Any, names: Sequence[str], inputs: Any = None, space: Any = None) -> tuple[RowRegion, ...]:
         """The region of each row, of which `inputs` are what they were made from."""
         known = {f.name: f for f in (self.space or space or ())}
         if strange := [name for name in self.spans or () if name not in names]:
-            raise InputError(
-                f"`region` names the feature {strange[0]!r}, which the rows do not have; they have {', '.join(names)}."
-            )
+            there = f"which the rows do not have; they have {', '.join(names)}"
+            raise InputError(f"`region` names the feature {strange[0]!r}, {there}.")
         if self.beyond and inputs is None:
-            raise InputError(
-                'region="beyond" needs to know what the rows were made from; pass what `generate` returned as `X`.'
-            )
+            instead = "pass what `generate` returned as `X`"
+            raise InputError(f'region="beyond" needs to know what the rows were made from; {instead}.')
         return tuple(self._row(points, known, inputs, i, names) for i in range(len(points)))
 
     def _row(self, points: Any, known: Mapping[str, Any], inputs: Any, row: int, names: Sequence[str]) -> RowRegion:
@@ -404,9 +395,8 @@ class Region:
                 more = replace(more, low=min(more.low, told.low), high=max(more.high, told.high))
             spans[name] = more
         # a number that cannot move is as in the row
-        return RowRegion(
-            tuple(spans[n] for n in names if n in spans and (spans[n].side == ONE_OF or spans[n].high > spans[n].low))
-        )
+        moving = {name: span for name, span in spans.items() if span.side == ONE_OF or span.high > span.low}
+        return RowRegion(tuple(moving[name] for name in names if name in moving))
 
 
 def _span(name: str, said: Any, own: Any, feature: Any) -> Span:
@@ -433,14 +423,11 @@ def _span(name: str, said: Any, own: Any, feature: Any) -> Span:
     elif _is_number(said) and said >= 0:
         low, high, side = max(own - float(said), least), min(own + float(said), most), BETWEEN
     else:
-        raise InputError(
-            f'{wrong}"at least", "at most", (low, high), how far to either side, or a list of levels, '
-            f"got {shown(said)}."
-        )
+        ways = '"at least", "at most", (low, high), how far to either side, or a list of levels'
+        raise InputError(f"{wrong}{ways}, got {shown(said)}.")
     if not np.isfinite(high - low):
-        raise InputError(
-            f"{wrong}where its range ends: give both numbers, or `space` with a range (Feature(low=..., high=...))."
-        )
+        give = "give both numbers, or `space` with a range (Feature(low=..., high=...))"
+        raise InputError(f"{wrong}where its range ends: {give}.")
     if not low <= own <= high:
         raise InputError(f"{wrong}a range that holds the row's own number {own:g}, got {low:g} to {high:g}.")
     if feature is not None and feature.listed is not None:  # the only numbers that there are

@@ -12,15 +12,7 @@ import numpy as np
 
 from apas._random import Stream
 from apas._typing import Bools, Floats
-from apas.certification.certificate import (
-    NOT_VALID,
-    BaseEvidence,
-    BoundEvidence,
-    Certificate,
-    DrawnShift,
-    RowWitness,
-    Witness,
-)
+from apas.certification.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate, DrawnShift, RowWitness
 from apas.certification.claims import Verdict, is_proof
 from apas.certification.region import ReadRegion, Region, RowRegion, cells_of, names_of, one_row, read_regions
 from apas.display.numbers import at_least, plain
@@ -137,20 +129,18 @@ def check_regions(question: Any) -> None:
 
 
 def _no_bounds(model: Any) -> str:
-    return (
-        f"`region` needs a model with bounds over rows, which is a dense network or an ensemble of trees among listed "
-        f"refits (ObservedShifts), got {model!r}; certify single rows."
-    )
+    bounded = "which is a dense network or an ensemble of trees among listed refits (ObservedShifts)"
+    return f"`region` needs a model with bounds over rows, {bounded}, got {model!r}; certify single rows."
 
 
 def kept_without_draws(question: Any) -> Bools:
     """Regions that bounds show to be kept under every shift of a box, so that no draw of them can fail."""
-    kept, net = np.zeros(len(question), dtype=bool), question.network
+    net = question.network
     if type(net) is not FeedForward or not isinstance(question.geometry, Box):  # a subclass may compute otherwise
-        return kept
+        return np.zeros(len(question), dtype=bool)
     rows = zip(question.regions, question.wanted.tolist(), question.delta.tolist(), strict=True)
-    kept[:] = [asked.read(question.model).kept(net, wanted, question.radii, delta) for asked, wanted, delta in rows]
-    return kept
+    read = ((asked.read(question.model), wanted, delta) for asked, wanted, delta in rows)
+    return np.array([one.kept(net, wanted, question.radii, delta) for one, wanted, delta in read], dtype=bool)
 
 
 def decide_regions(question: Any, method: Any, stream: Stream) -> list[Certificate]:
@@ -183,7 +173,7 @@ def _drawn(question: Any, answers: Sequence[Certificate]) -> list[Certificate]:
     """The certificates of draws with their regions, and the rows behind their witnesses."""
     found = []
     for i, (answer, asked) in enumerate(zip(answers, question.regions, strict=True)):
-        witness: Witness | None = answer.witness
+        witness = answer.witness
         if isinstance(witness, DrawnShift):
             drawn = question.directions(Stream(witness.entropy, witness.purpose), witness.index, witness.index + 1)
             model = question.model if question.listed is None else question.listed[int(drawn[0, 0])]
@@ -198,7 +188,7 @@ def _drawn(question: Any, answers: Sequence[Certificate]) -> list[Certificate]:
 def _proved(question: Any, i: int, method: Any) -> Certificate:
     """A certificate about every shift of a box, or every one of a list."""
     asked, delta, target = question.regions[i], float(question.delta[i]), question.target[i]
-    witness: Witness | None = None
+    witness: RowWitness | None = None
     if question.listed is not None:
         looks = [asked.on_model(model, target) for model in question.listed]
         values = np.array([float(look.margins[0]) for look in looks])
@@ -255,16 +245,13 @@ def certify_sizes(question: Any, method: Any, stream: Stream, sizes: int) -> lis
     for i in range(len(question)):
         alone, full = question.take(np.array([i])), question.regions[i]
         cells = cells_of(full.table, 0, names_of(question.model, full.table))
-
-        def ask(number: int, alone: Any = alone, full: AskedRegion = full, cells: Any = cells) -> Certificate:
-            region = replace(full, region=full.region.part(number, sizes, cells), _read={})
-            return decide(replace(alone, regions=(region,)), method, stream)[0]
-
-        best, low, high = ask(sizes), 0, sizes
-        low = sizes if best.is_certified else 0
+        best: Certificate | None = None
+        low, high, number = 0, sizes + 1, sizes
         while high - low > 1:
-            answer = ask(middle := (low + high) // 2)
-            best = answer if answer.is_certified or not best.is_certified else best
-            low, high = (middle, high) if answer.is_certified else (low, middle)
-        found.append(best)
+            region = replace(full, region=full.region.part(number, sizes, cells), _read={})
+            answer = decide(replace(alone, regions=(region,)), method, stream)[0]
+            low, high = (number, high) if answer.is_certified else (low, number)
+            best = answer if best is None or answer.is_certified or not best.is_certified else best
+            number = (low + high) // 2
+        found += [] if best is None else [best]
     return found

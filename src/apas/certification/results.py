@@ -103,10 +103,9 @@ class RowResults(Sequence[Item]):
             return item
         where = index if isinstance(index, slice) else np.asarray(index)
         if not isinstance(where, slice) and (where.shape != (len(self),) or (where.size and where.dtype != bool)):
-            raise InputError(
-                f"`index` of {type(self).__name__} must be an integer, a slice or a mask with one truth value per row "
-                f"({len(self)}), got values of type {where.dtype} and shape {where.shape}; make a mask by a comparison."
-            )
+            wanted = f"an integer, a slice or a mask with one truth value per row ({len(self)})"
+            got = f"values of type {where.dtype} and shape {where.shape}; make a mask by a comparison"
+            raise InputError(f"`index` of {type(self).__name__} must be {wanted}, got {got}.")
         part = copy.copy(self)
         vars(part).update({name: _cut(getattr(self, name), where) for name in self.PER_ROW})
         return part

@@ -19,7 +19,7 @@ from apas.certification import certificate
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.failing_draws import first_failures
-from apas.certification.max_shift.result import ENDS, MaxShift, within_rounding
+from apas.certification.max_shift.result import ENDS, MaxShift, without_search
 from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.refit import RefitBounds
@@ -455,7 +455,7 @@ def searched_again(
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         crowded = too_many_rows(item.claim, together[shared[i]]) if item.claim.coverage < 1 and ok else None
         if near[i]:
-            same = replace(item, trace={}, seconds=0.0) == within_rounding(item.target, item.claim)
+            same = replace(item, trace={}, seconds=0.0) == without_search(item.target, item.claim, near=True)
             answers.append((Checked.HOLDS if same else Checked.FAILS, NEAR_BOUNDARY))
         elif crowded is not None:
             answers.append((Checked.FAILS, crowded))

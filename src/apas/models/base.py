@@ -201,11 +201,8 @@ class Dense(Protocol):
 class Chained(Capability, Protocol):
     """A model that is a dense network but for how its parameters stand in it."""
 
-    def dense_chain(self) -> DenseChain | None:
-        """The network, and which parameter of the model each of its numbers is; None if it is not dense after all."""
-
-    def not_dense(self) -> str:
-        """Why it is not dense after all, with the name of the layer; empty if it is."""
+    def dense_chain(self) -> DenseChain | str:
+        """The network, and which parameter of the model each of its numbers is; or why it is not dense after all."""
 
 
 @runtime_checkable

@@ -339,10 +339,6 @@ class ChainModel(Gradients):
         """The network in which the parameters stand."""
         return self._chain
 
-    def not_dense(self) -> str:
-        """Nothing: it is dense."""
-        return ""
-
     def describe(self) -> dict[str, Any]:
         """Architecture, the numbers that do not move, and where each parameter stands, as JSON values."""
         chain = self._chain
@@ -357,7 +353,7 @@ class ChainModel(Gradients):
 def dense_chain(model: object) -> DenseChain | None:
     """The chain whose coordinates are the parameters of a model; None if it is no dense network."""
     if offers(model, Chained):
-        return model.dense_chain()
+        return None if isinstance(found := model.dense_chain(), str) else found
     if not offers(model, Dense):
         return None
     network = model.as_feedforward()

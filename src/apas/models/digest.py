@@ -163,8 +163,6 @@ def library_of(module: str) -> dict[str, Any] | None:
 _BY_KIND = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, np.dtype, logging.Logger)
 #: What holds a value or several; sets are told apart, since they have no order.
 _HOLDING = (int, float, complex, str, bytes, bytearray, dict, list, tuple)
-
-
 #: Of models that nobody can describe anew, the hash of all but the parameters: these are hashed at every call.
 _HEADS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 

@@ -216,11 +216,10 @@ def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float 
     """Outputs (samples, rows, outputs); `delta` is None where `directions` are the shifted parameters themselves."""
     flat = directions.T
     rows, samples = len(a), flat.shape[1]
-    for i, (part, inputs, outputs) in enumerate(_layers(net)):
-        base = net.parameters.values[part].reshape(inputs + 1, outputs)
-        layer = flat[part].reshape(inputs + 1, outputs, samples)
+    for i, (part, base) in enumerate(_layers(net)):
+        layer = flat[part].reshape(*base.shape, samples)
         if i == 0:
-            z = ((a if delta is None else delta * a) @ layer.reshape(inputs + 1, -1)).reshape(rows, outputs, samples)
+            z = ((a if delta is None else delta * a) @ layer.reshape(len(base), -1)).reshape(rows, -1, samples)
             if delta is not None:
                 z += (a @ base)[:, :, None]
         else:
@@ -237,9 +236,8 @@ def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float 
 
 def _samples_first(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
     """The same for any other memory order."""
-    for i, (part, inputs, outputs) in enumerate(_layers(net)):
-        base = net.parameters.values[part].reshape(inputs + 1, outputs)
-        layer = directions[:, part].reshape(len(directions), inputs + 1, outputs)
+    for i, (part, base) in enumerate(_layers(net)):
+        layer = directions[:, part].reshape(len(directions), *base.shape)
         if i == 0:
             z = (a if delta is None else delta * a) @ layer
             if delta is not None:
@@ -250,17 +248,18 @@ def _samples_first(net: FeedForward, a: Floats, directions: Floats, delta: float
         else:
             z = (delta * a) @ layer[:, :-1]
             # all samples share the unshifted weights: one product for them all
-            z += (a.reshape(-1, inputs) @ base[:-1]).reshape(z.shape)
+            z += (a.reshape(-1, a.shape[-1]) @ base[:-1]).reshape(z.shape)
             z += layer[:, -1:] * delta + base[-1]
         a = activate(net.activations[i], z) if i < len(net.activations) else z
     return a
 
 
-def _layers(net: FeedForward) -> Iterator[tuple[slice, int, int]]:
-    """Where weights and biases of a layer lie in the vector, one behind the other, and its inputs and outputs."""
+def _layers(net: FeedForward) -> Iterator[tuple[slice, Floats]]:
+    """Where weights and biases of a layer lie in the vector, and they themselves, the biases as the last row."""
     parts = net.parameters.slices
-    for i, w in enumerate(net.weights):
-        yield slice(parts[2 * i].start, parts[2 * i + 1].stop), *w.shape
+    for weights, biases, w in zip(parts[::2], parts[1::2], net.weights, strict=True):
+        part = slice(weights.start, biases.stop)
+        yield part, net.parameters.values[part].reshape(-1, w.shape[1])
 
 
 #: How many shifted parameters are written down at a time: they should stay in the processor's cache.

@@ -86,10 +86,9 @@ def _read_parameters(given: Any) -> Parameters:
     named = dict(given) if isinstance(given, Mapping) else {"parameters": given}
     try:
         arrays = [np.array(values, dtype=np.float64) for values in named.values()]
-        finite = bool(arrays) and all(np.isfinite(array).all() for array in arrays)
     except (TypeError, ValueError):
-        finite = False
-    if not finite:
+        arrays = []
+    if not arrays or not all(np.isfinite(array).all() for array in arrays):
         told = f"must be finite numbers, or names with arrays, got {given!r}"
         raise InputError(f"`parameters` of ParametricModel {told}.")
     names = [str(name) for name in named]

@@ -36,8 +36,6 @@ SIGN = 2.0**-60
 LEAST, MOST = 2.0**-60, 1.0 - 2.0**-53
 #: Codes of cells that are no numbers lie below this, where no data do.
 CODES = -(2.0**600)
-
-
 #: Which classes of a library are read, and an `.apas` file may name; the first is the one that a bare file becomes.
 CLASSIFIERS = {"xgboost": ("XGBClassifier", "XGBRFClassifier"), "lightgbm": ("LGBMClassifier",)}
 CLASSIFIERS |= {"catboost": ("CatBoostClassifier",)}

@@ -166,10 +166,7 @@ def as_decimal(value: Risk) -> Decimal:
 
 
 def _crossing(n: int, q: Fraction, level: Decimal, slack: Decimal, whole: Fraction, risk: Risk) -> int:
-    """Return the smallest k with P(X <= k) > risk (whole = 0) or P(X <= k) >= 1 - risk (whole = 1).
-
-    `level` is the right-hand side and `slack` bounds the error of the comparison.
-    """
+    """Return the smallest k with P(X <= k) > risk (whole = 0) or >= 1 - risk (1), a `level` that is off by `slack`."""
     up, down = q.numerator, q.denominator - q.numerator
     low, high = level - slack, level + slack
     term = total = (Decimal(down) / q.denominator) ** n
@@ -325,10 +322,8 @@ def coverage_lower(
 
     Parameters
     ----------
-    draws : int
-        Independent draws that were counted.
-    failures : int
-        How many of them failed.
+    draws, failures : int
+        Independent draws that were counted, and how many of them failed.
     confidence : float, Fraction or Decimal
         Of this bound alone, strictly between 0 and 1.
     stopped : bool, default False
@@ -395,10 +390,8 @@ def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confiden
 
     Parameters
     ----------
-    successes : int
-        How many trials succeeded.
-    trials : int
-        Independent trials, their number fixed in advance: void if it depended on their outcome.
+    successes, trials : int
+        How many of the independent trials succeeded, and how many there were: void if that depended on their outcome.
     confidence : float, Fraction or Decimal
         Of both ends together.
 

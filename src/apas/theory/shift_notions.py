@@ -304,21 +304,19 @@ def _label(model: Model, quantity: str, target: Any) -> Any:
 
 def _reading(model: Model, shifts: ShiftSet | str) -> tuple[float, bool]:
     """What to add to a margin towards class 1, and whether the logistic function then makes it the output."""
-    read = _threshold(model)
-    others = shifts.models if offers(shifts, Listed) else ()
-    if any(_threshold(other) != read for other in others):
+    readings = []
+    for each in (model, *(shifts.models if offers(shifts, Listed) else ())):
+        if offers(each, Dense):
+            network = each.as_feedforward()
+            readings.append((network.offset, network.output != "identity"))
+            continue
+        threshold = each.describe().get("threshold") if offers(each, Described) else None
+        if not isinstance(threshold, float) or not 0 < threshold < 1:
+            raise Unsupported('quantity="output" needs a model whose threshold is known; use quantity="margin".')
+        readings.append((math.log(threshold) - math.log1p(-threshold), True))
+    if any(reading != readings[0] for reading in readings):
         raise Unsupported('quantity="output" needs models with the same kind of output and threshold; use "margin".')
-    return read
-
-
-def _threshold(model: Model) -> tuple[float, bool]:
-    if offers(model, Dense):
-        network = model.as_feedforward()
-        return network.offset, network.output != "identity"
-    threshold = model.describe().get("threshold") if offers(model, Described) else None
-    if not isinstance(threshold, float) or not 0 < threshold < 1:
-        raise Unsupported('quantity="output" needs a model whose threshold is known; use quantity="margin".')
-    return math.log(threshold) - math.log1p(-threshold), True
+    return readings[0]
 
 
 def _read(margins: Floats, offset: float, logistic: bool) -> Floats:

@@ -133,13 +133,8 @@ class MatrixNorms:
         self.w, self.size, self.p, self.q, self.terms = w, np.abs(w), p, conjugate(p), max(w.shape)
         self.row_sums, self.column_sums = self.size.sum(axis=1), self.size.sum(axis=0)
         self.largest = max(float(self.size.max()), TINY)
-
-    @cached_property
-    def shares(self) -> Floats:
-        """Sizes of the weights as shares of the largest, to the power q."""
-        shares = self.size / self.largest
-        with np.errstate(under="ignore"):
-            return shares if self.p == 1.0 else shares**self.q
+        with np.errstate(under="ignore"):  # sizes of the weights as shares of the largest, to the power q
+            self.shares = (self.size / self.largest) ** (1.0 if p == 1.0 else self.q)
 
     @cached_property
     def spectral(self) -> float:
@@ -206,6 +201,7 @@ class BallSlopes:
         self.margin, self.net, self.p, self.q = margin, margin.net, p, conjugate(p)
         self.norms = [MatrixNorms(w, p) for w in self.net.weights] if norms is None else norms
         X, still, none = margin.X, np.zeros_like(margin.X), np.zeros(len(margin.X))
+        self.most = up(margin.weight_moves.max(axis=1, initial=0.0) ** (1.0 / self.q), 0)
         self.inputs = _BallLayer((X, X), X, np.abs(X), (still, still), none, none, none)
         if self.net.activations:
             self.sums = X @ self.net.weights[0] + self.net.biases[0]
@@ -219,7 +215,7 @@ class BallSlopes:
             layers.append((self._next if i else self._first)(i, layers[-1], radius, reaches[-1]))
         moves = self.margin.weight_moves, self.margin.bias_moves, self.q
         by_change = row_reach(np.abs(layers[-1].values), *moves)
-        by_change = by_change + self._most(moves[0]) * self._change(layers[-1], radius)
+        by_change = by_change + self.most * self._change(layers[-1], radius)
         output = np.minimum(row_reach(layers[-1].largest, *moves), by_change)
         steps = [output, *self._backward(radius, layers, reaches)]
         return self._least(layers[-1], radius, output), joint_norm(self.q, *steps) + TINY
@@ -282,9 +278,6 @@ class BallSlopes:
             ends, slopes = _wider(ends, large), _wider(slopes, 1.0)
         return _BallLayer(ends, values, size, slopes, moved, error, norm)
 
-    def _most(self, counts: Floats) -> Floats:
-        return np.asarray(up(counts.max(axis=1, initial=0.0) ** (1.0 / self.q), 0))
-
     def _least(self, layer: _BallLayer, radius: Floats, output: Floats) -> Floats:
         """A lower bound on the margin."""
         v, bias = self.margin.weights, self.margin.bias
@@ -298,7 +291,7 @@ class BallSlopes:
     def _backward(self, radius: Floats, layers: list[_BallLayer], reaches: list[Floats]) -> list[Floats]:
         """Per hidden layer how fast the margin can fall through its parameters, (rows,)."""
         v, counts, steps = self.margin.weights, self.margin.weight_moves, []
-        common = radius * self._most(counts) * self._conversion(v.shape[1])
+        common = radius * self.most * self._conversion(v.shape[1])
         spread = 4 * STEP * np.abs(v)
         if self.p < COMMON:
             own = np.where(counts > 0, up(counts ** (1.0 / self.q), 0), 0.0)

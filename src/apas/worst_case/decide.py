@@ -39,7 +39,7 @@ class WorstCaseBuilder:
         names, program = self.relaxation.net.activations, self.program
         last, activations = len(names) - 1, []
         for i, name in enumerate(names):
-            unit = self.units[i]
+            layer, unit = self.relaxation.layers[i], self.units[i]
             columns = program.columns(unit.low[0], unit.high[0])
             for k, column in enumerate(columns.tolist() if i else []):
                 small = large = i < last
@@ -48,7 +48,12 @@ class WorstCaseBuilder:
                     enters = [lin - rho] * bool(unit.high[0, k] > 0) + [lin + rho] * bool(unit.low[0, k] < 0)
                     small, large = any(c > 0 for c in enters), any(c < 0 for c in enters)
                 own = next((inner for inner, part in units_of(name) if part.start <= k < part.stop), name)
-                self._unit(i, k, column, own, small=small, large=large)
+                # rows between the unit and its l, where the margin wants it small, and its u, where it wants it large
+                least, most = (unit.low_l[0, k], unit.high_l[0, k]), (unit.low_u[0, k], unit.high_u[0, k])
+                for sign, ends in [(1.0, least)] * small + [(-1.0, most)] * large:
+                    const = float(layer.bias[k] - sign * layer.bias_reach[k])
+                    form = self._combine(layer.middle[:, k], -sign * layer.reach[:, k], const)
+                    program.bound_activation(column, sign, form, own, float(ends[0]), float(ends[1]))
             activations.append(columns)
             self._magnitudes(i, columns)
         cost = np.zeros(len(program.low))
@@ -75,17 +80,6 @@ class WorstCaseBuilder:
         rho = np.broadcast_to(rho, lin.shape)
         columns = np.concatenate([self.current, self.sizes])
         return columns, np.concatenate([lin + rho * self.sign, rho[self.sign == 0]]), const
-
-    def _unit(self, i: int, k: int, h: int, name: str, *, small: bool, large: bool) -> None:
-        """Rows between a unit and its l (`small`: the margin wants it small) and u (`large`)."""
-        layer, unit = self.relaxation.layers[i], self.units[i]
-        w, r, b, b_reach = layer.middle[:, k], layer.reach[:, k], float(layer.bias[k]), float(layer.bias_reach[k])
-        if small:
-            form, ends = self._combine(w, -r, b - b_reach), (float(unit.low_l[0, k]), float(unit.high_l[0, k]))
-            self.program.bound_activation(h, 1.0, form, name, *ends)
-        if large:
-            form, ends = self._combine(w, r, b + b_reach), (float(unit.low_u[0, k]), float(unit.high_u[0, k]))
-            self.program.bound_activation(h, -1.0, form, name, *ends)
 
 
 def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) -> float:
@@ -192,7 +186,7 @@ class WorstCases:
     done: Callable[[int], None] = lambda rows: None
 
     def __post_init__(self) -> None:
-        self.rivals, self.found = rivals(self.net, self.wanted), [Finding() for _ in self.X]
+        self.rivals, self.found = rivals(self.net, self.wanted), [Finding(exact=is_exact(self.net)) for _ in self.X]
 
     def run(self) -> list[Finding]:
         """What is found about each row."""
@@ -214,8 +208,6 @@ class WorstCases:
     def _interval(self, *, exact: bool) -> None:
         boxes, deltas = Boxes(self.net, self.X, self.wanted, self.radii), np.full(len(self.X), self.delta)
         bound = boxes.bound(deltas) - boxes.error(deltas)
-        for finding in self.found:
-            finding.exact = exact
         self._note(np.arange(len(bound)), bound, "interval")
         if exact:
             everyone = self._open_rows()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -179,8 +179,7 @@ def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Boo
     return high <= 0, low >= 0  # sigmoid and tanh, and their mirror images
 
 
-@dataclass(frozen=True)
-class Units:
+class Units(NamedTuple):
     """Units of a layer, (rows, units): ends of least (l) and largest (u) pre-activations, and of activations."""
 
     low_l: Floats
@@ -261,8 +260,7 @@ def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return tilt, np.where(crossing, np.maximum(-low * (1 + tilt), high * (1 - tilt)), 0.0)
 
 
-@dataclass(frozen=True)
-class CarriedBound:
+class CarriedBound(NamedTuple):
     """A bound, and per layer, the first one first, the coefficients on activations and, `moved`, on magnitudes."""
 
     bound: Floats

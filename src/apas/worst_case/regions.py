@@ -125,7 +125,7 @@ class DrawnNetworks:
                     (_product(p[0], plus) + _product(q[0], minus) + b, p[1] @ plus + q[1] @ minus)
                     for p, q in ((under, over), (over, under))
                 )
-        least: Floats | None = None
+        against = []
         for rival in rivals(net, np.array([wanted]))[0].tolist():
             lin, const = self.objective(draws, wanted, rival)
             worth = half * np.abs(lin) if not net.activations else half
@@ -143,14 +143,10 @@ class DrawnNetworks:
                     worth = half * np.einsum("npu,nu->np", np.abs(along), loose)
                     const, lin = const + np.einsum("nu,nu->n", lin, start), np.einsum("npu,nu->np", along, lin)
             bound = const + np.einsum("np,np->n", lin, middle) - np.einsum("np,np->n", np.abs(lin), half)
-            if least is None:
-                least, slopes, cuts = bound, lin, worth
-            else:
-                worse = ~(bound >= least)
-                least = np.where(worse, bound, least)
-                slopes, cuts = np.where(worse[:, None], lin, slopes), np.where(worse[:, None], worth, cuts)
-        assert least is not None
-        return least, slopes, cuts
+            against.append((bound, lin, worth))
+        least, slopes, cuts = (np.stack(part) for part in zip(*against, strict=True))
+        closest = least.argmin(axis=0), np.arange(len(low))  # a NaN is the least
+        return least[closest], slopes[closest], cuts[closest]
 
 
 def _product(a: Floats, w: Floats) -> Floats:

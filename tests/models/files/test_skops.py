@@ -43,7 +43,7 @@ from sklearn.svm import LinearSVC
 
 import apas
 from apas.models.digest import LEFTOVERS, model_digest
-from apas.models.files.skops import module_of
+from apas.models.files.archives import module_of
 
 
 def dump(estimator, path, **options):

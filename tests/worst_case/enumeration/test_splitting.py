@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -108,7 +107,7 @@ def test_the_axis_with_the_largest_effect_is_halved():
 def test_fewer_boxes_than_halving_the_widest_axis(monkeypatch):
     wise = split(small_box(0.4), gap=Fraction(1, 20), max_boxes=100_000)
     measure = ShiftBox.measure
-    monkeypatch.setattr(ShiftBox, "measure", lambda self, *a: replace(measure(self, *a), effects=a[1] + 10.0))
+    monkeypatch.setattr(ShiftBox, "measure", lambda self, *a: measure(self, *a)._replace(effects=a[1] + 10.0))
     naive = split(small_box(0.4), gap=Fraction(1, 20), max_boxes=100_000)
     assert wise.stopped == "gap"
     assert wise.evaluated * 3 < naive.evaluated

@@ -25,7 +25,7 @@ from apas.certification.derived_seed import DerivedSeed
 from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.max_shift.rays import along_rays
-from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace, not_valid, within_rounding
+from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace, without_search
 from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
@@ -92,10 +92,9 @@ def max_shift(
     """
     began = time.perf_counter()
     if offers(shifts, Listed):
-        raise Unsupported(
-            f"max_shift cannot use {type(shifts).__name__}: the models that choose a delta cannot also certify it; use "
-            "certify(..., delta=1), or robust_fraction with deltas chosen beforehand."
-        )
+        why = f"{type(shifts).__name__}: the models that choose a delta cannot also certify it"
+        instead = "use certify(..., delta=1), or robust_fraction with deltas chosen beforehand"
+        raise Unsupported(f"max_shift cannot use {why}; {instead}.")
     question = Question.ask(
         model, X, target=target, delta=1.0, shifts=shifts, method=method, simultaneous=simultaneous, n_jobs=n_jobs
     )
@@ -124,10 +123,8 @@ def max_shift(
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             answers = chosen.largest_shift(question.take(ok), stream, limit=farthest, search=search)
     waiting = iter(answers)
-    items = [
-        next(waiting) if good else (within_rounding if doubt else not_valid)(target, claim)
-        for good, doubt, target in zip(ok.tolist(), near.tolist(), question.target, strict=True)
-    ]
+    rows = zip(ok.tolist(), near.tolist(), question.target, strict=True)
+    items = [next(waiting) if fine else without_search(target, claim, near=doubt) for fine, doubt, target in rows]
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)

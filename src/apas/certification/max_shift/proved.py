@@ -100,9 +100,10 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
         broken = broken_deltas(question, proved, limit)[0]
     elif not closed and kind != "interval":
         rows = np.flatnonzero(proved < limit).tolist()
-        jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
+        some = ((question.take(slice(i, i + 1)), float(proved[i]), float(broken[i]), limit) for i in rows)
+        jobs = [(_DeltaBracket(*one), kind, time_limit) for one in some]
         with Progress(len(rows), "closing in on the largest shift") as progress:
-            for i, answer in zip(rows, in_parallel(_close_bracket, jobs, question.n_jobs), strict=True):
+            for i, answer in zip(rows, in_parallel(_DeltaBracket.close, jobs, question.n_jobs), strict=True):
                 proved[i], broken[i] = answer
                 progress.advance(1)
     answers = list[MaxShift]()
@@ -126,7 +127,15 @@ class _DeltaBracket:
     low: float
     broken: float
     limit: float
-    deadline: float
+    deadline: float = np.inf
+
+    def close(self, kind: str, time_limit: float) -> tuple[float, float]:
+        """Close the bracket between a proved delta and one that is broken, or at least not proved."""
+        self.deadline = time.monotonic() + time_limit
+        self.close_linear()
+        if kind == "exact" and self.low:
+            self.close_exactly(time_limit)
+        return self.low, self.broken
 
     def decide(self, delta: float, steps: Sequence[str], seconds: float = np.inf) -> bool | None:
         """True if proved at `delta`, False if broken by a shift, else None; either moves an end of the bracket."""
@@ -203,14 +212,3 @@ class _DeltaBracket:
 def _between(low: float, high: float) -> float:
     """By orders of magnitude where the bracket is wide: below a factor of 4 the two means hardly differ."""
     return float((low * high) ** 0.5 if 0 < 4 * low < high else 0.5 * (low + high))
-
-
-def _close_bracket(
-    alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
-) -> tuple[float, float]:
-    """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row."""
-    bracket = _DeltaBracket(alone, float(proved), float(broken), limit, time.monotonic() + time_limit)
-    bracket.close_linear()
-    if kind == "exact" and bracket.low:
-        bracket.close_exactly(time_limit)
-    return bracket.low, bracket.broken

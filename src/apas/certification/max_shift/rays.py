@@ -4,6 +4,7 @@ Bounds (`Rays.floors`) decide which rays get a closer look, never chance; how fa
 enlarged until enough failures were found.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -82,13 +83,6 @@ class Rays:
         scores = self._path(t)[-1][0]
         return self._margin(np.broadcast_to(scores, (*scores.shape[:2], self.z1.shape[2])))
 
-    def _next(self, layer: int, a: Floats, t: Floats) -> Floats:
-        slope, bias_slope = self.slopes[layer]
-        z = np.einsum("mis,ios->mos", t * a, slope)
-        z += np.matmul(self.net.weights[layer].T, a)
-        z += self.net.biases[layer][:, None] + t * bias_slope
-        return np.asarray(z)
-
     def _margin(self, scores: Floats) -> Floats:
         return np.asarray(margins_from_scores(scores.transpose(2, 0, 1), self.wanted, self.net.offset).T)
 
@@ -108,7 +102,10 @@ class Rays:
             if at_start:
                 z = np.matmul(self.net.weights[i + 1].T, a) + self.net.biases[i + 1][:, None]
             else:
-                z = self._next(i + 1, a, t[:, None, None])
+                (slope, bias_slope), far = self.slopes[i + 1], t[:, None, None]
+                z = np.einsum("mis,ios->mos", far * a, slope)
+                z += np.matmul(self.net.weights[i + 1].T, a)
+                z += self.net.biases[i + 1][:, None] + far * bias_slope
         return [*path, (z, z)]
 
     def _between(self, left: tuple[Floats, _Path], right: tuple[Floats, _Path]) -> Floats:
@@ -182,15 +179,13 @@ def first_ray_failures(rays: Rays, rows: Indices, samples: Indices, t: Floats, b
     """For each pair of a row and a sample the least s in [0, t] at which the margin is not above `band`, else inf."""
     first = np.full(len(rows), np.inf)
     for rival in rivals(rays.net, rays.wanted).T:
-        kinks, smooth = _terms(rays, rows, samples, rival[rows])
+        (c0, c1, z0, z1), smooth = _terms(rays, rows, samples, rival[rows])
         smooth[:, 0] -= band
-        first = np.minimum(first, _first_root(*kinks, smooth, t))
+        first = np.minimum(first, _first_root(c0, c1, z0, z1, smooth, t))
     return first
 
 
-def _terms(
-    rays: Rays, rows: Indices, samples: Indices, rival: Indices
-) -> tuple[tuple[Floats, Floats, Floats, Floats], Floats]:
+def _terms(rays: Rays, rows: Indices, samples: Indices, rival: Indices) -> tuple[Sequence[Floats], Floats]:
     """The margin as sum of (c0 + t c1) max(z0 + t z1, 0), plus a quadratic with coefficients (pairs, 3)."""
     z0, z1 = rays.z0[rows, :, 0], rays.z1[rows, :, samples]
     if not rays.net.activations:  # the first layer is the output itself
@@ -210,7 +205,7 @@ def _terms(
     smooth[:, 1] += (c0 * a1 + c1 * a0).sum(axis=1)
     smooth[:, 2] += (c1 * a1).sum(axis=1)
     parts = [(scale * c0, scale * c1, z0 + shift, z1) for scale, shift in units] or [(c0[:, :0],) * 4]
-    return tuple(np.hstack(columns) for columns in zip(*parts, strict=True)), smooth  # type: ignore[return-value]
+    return [np.hstack(columns) for columns in zip(*parts, strict=True)], smooth
 
 
 def _score_gap(rays: Rays, rows: Indices, rival: Indices, values: Floats) -> Floats:
@@ -368,9 +363,7 @@ class RaySearch:
             progress.advance(end - begin)
         found = []
         for mine in pairs:
-            radii, sure, draws = (
-                (np.concatenate(column) for column in zip(*mine, strict=True)) if mine else [np.empty(0)] * 3
-            )
+            radii, sure, draws = [np.concatenate(part) for part in zip(*mine, strict=True)] or [np.empty(0)] * 3
             clear = np.isfinite(sure)
             sure, draws = sure[clear], draws[clear]
             earliest = int(draws[np.lexsort((draws, sure))[0]]) if len(sure) else None

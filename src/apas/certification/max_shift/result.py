@@ -132,10 +132,9 @@ class MaxShift:
             together = f" for all {self.claim.rows} rows together" if self.claim.rows > 1 else ""
             asked = f"whether at least {self.claim.share} of the shifts keep {who} ({self.claim.measure})"
             ended = f"ended at delta = {self.written()}" if self.delta else "passed no test"
-            return (
-                f"the published search {ended}: each of its tests asks, with confidence {self.claim.confidence!r}"
-                f"{together}, {asked}; the delta that they led to has no confidence of its own."
-            )
+            sure = f"with confidence {self.claim.confidence!r}{together}"
+            but = "the delta that they led to has no confidence of its own"
+            return f"the published search {ended}: each of its tests asks, {sure}, {asked}; {but}."
         if not self.delta:
             return f"nothing is certified for {who}: {self.reason}."
         if isinstance(self.claim, Most):
@@ -187,14 +186,10 @@ class MaxShift:
     __str__ = sentence
 
 
-def not_valid(target: Any, claim: Claim) -> MaxShift:
-    """What is said of a row that the model itself does not give its class."""
-    return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, NOT_VALID, {})
-
-
-def within_rounding(target: Any, claim: Claim) -> MaxShift:
-    """What is known of a row whose class on the model itself is owed to rounding: nothing."""
-    return MaxShift(0.0, math.inf, 0.0, math.inf, False, False, claim, target, NEAR_BOUNDARY, {})
+def without_search(target: Any, claim: Claim, *, near: bool) -> MaxShift:
+    """What is said of a row that the model itself does not give its class, or, `near` the boundary, maybe not."""
+    end, reason = (math.inf, NEAR_BOUNDARY) if near else (0.0, NOT_VALID)
+    return MaxShift(0.0, end, 0.0, end, not near, False, claim, target, reason, {})
 
 
 def _claim_words(item: MaxShift, count: int) -> str:

@@ -6,7 +6,7 @@ The search only proposes; what counts is what `apas.certification.certificate` f
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -62,12 +62,9 @@ class AttackSpace:
         band = self.question.band
         return np.where(np.isfinite(band), -np.ldexp(2.0, np.frexp(band)[1]), -np.inf)
 
-    def search(
-        self, *, restarts: int, steps: int, goal: Floats | None = None, warm: Floats | None = None
-    ) -> LeastMargins:
-        """Look for the least margins, or for ones below `goal`."""
-        least = np.full(len(self.question), -np.inf) if goal is None else goal
-        return search(self.landscape, self.ball, self.draw, least, restarts=restarts, steps=steps, warm=warm)
+    def search(self, goal: Floats, **how: Any) -> LeastMargins:
+        """Look for margins below `goal`, with restarts, steps and warm starts as in `apas.worst_case.attack`."""
+        return search(self.landscape, self.ball, self.draw, goal, **how)
 
     def witness(self, row: int, point: Floats) -> Witness | None:
         """The shift of a row that a point stands for, if it lies in the set and fails."""
@@ -129,10 +126,8 @@ class Attack:
         if complaint is not None:
             return complaint
         if question.network is None and not offers(question.model, Differentiable):
-            return (
-                f"Attack needs a model with gradients (`parameter_gradient`), which {type(question.model).__name__} "
-                'does not offer; use method="sampling", which takes every model.'
-            )
+            offered = f"a model with gradients (`parameter_gradient`), which {type(question.model).__name__}"
+            return f'Attack needs {offered} does not offer; use method="sampling", which takes every model.'
         if not isinstance(question.geometry, Region) and not offers(question.shifts, ConvexSet):
             needs = "Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts)"
             return f'{needs}, got {question.shifts}; use method="sampling", which takes every set of shifts.'
@@ -153,29 +148,22 @@ class Attack:
     def _run(self, question: Question, stream: Stream) -> list[Certificate]:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is not finite is never confirmed
             space, claim = AttackSpace.of(question, stream), self.claim(question)
-            found = space.search(restarts=self.restarts, steps=self.steps, goal=space.goal)
+            found = space.search(space.goal, restarts=self.restarts, steps=self.steps)
             close = found.margins <= -space.goal  # failing, or within rounding of it
+            certificates = list[Certificate]()
             rows = zip(found.points, found.used.tolist(), close.tolist(), strict=True)
-            return [self._certificate(space, i, claim, *row) for i, row in enumerate(rows)]
-
-    def _certificate(
-        self, space: AttackSpace, i: int, claim: Every, point: Floats, used: int, close: bool
-    ) -> Certificate:
-        reason = f"none of the {used} shifts tried loses it, which proves nothing"
-        if not space.landscape.size:
-            reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
-        verdict, witness = Verdict.UNKNOWN, space.witness(i, point) if close else None
-        if witness is not None:
-            verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
-        elif close:
-            reason = "the worst shift found is within rounding of the boundary"
-        said = (
-            float(space.question.delta[i]),
-            space.question.target[i],
-            self.name,
-            BoundEvidence("attack", None, used),
-        )
-        return Certificate(claim, verdict, *said, reason, witness)
+            for i, (point, used, near) in enumerate(rows):
+                reason = f"none of the {used} shifts tried loses it, which proves nothing"
+                if not space.landscape.size:
+                    reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
+                verdict, witness = Verdict.UNKNOWN, space.witness(i, point) if near else None
+                if witness is not None:
+                    verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
+                elif near:
+                    reason = "the worst shift found is within rounding of the boundary"
+                about = float(question.delta[i]), question.target[i], self.name, BoundEvidence("attack", None, used)
+                certificates.append(Certificate(claim, verdict, *about, reason, witness))
+            return certificates
 
 
 def broken_deltas(
@@ -234,7 +222,7 @@ def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> t
             if not len(rows):
                 break
             part = space.take(rows).at(delta[rows])
-            found = part.search(restarts=restarts, steps=steps, warm=points[rows])
+            found = part.search(np.full(len(rows), -np.inf), restarts=restarts, steps=steps, warm=points[rows])
             worse = np.flatnonzero(found.margins < 2 * part.goal)
             rows, before = rows[worse], delta[rows[worse]]
             if len(rows):
@@ -253,10 +241,10 @@ def _bracket_deltas(space: AttackSpace, start: Floats, limit: float, attack: Att
         part = space.take(open_rows).at(tried[open_rows])
         last = tried[open_rows] >= limit
         goal = part.goal
-        found = part.search(restarts=1, steps=attack.steps // 10 + 1, goal=goal)
+        found = part.search(goal, restarts=1, steps=attack.steps // 10 + 1)
         if last.any():  # the last chance is worth the whole effort
             some = np.flatnonzero(last & ~(found.margins < goal))
-            again = part.take(some).search(restarts=attack.restarts, steps=attack.steps, goal=goal[some])
+            again = part.take(some).search(goal[some], restarts=attack.restarts, steps=attack.steps)
             found.margins[some], found.points[some] = again.margins, again.points
         hit = found.margins < goal
         broken[open_rows[hit]], points[open_rows[hit]] = tried[open_rows[hit]], found.points[hit]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from apas.certification.api import OutputRange
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift, Witness, confirmed_witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.failing_draws import drawn_blocks
+from apas.certification.max_shift.result import MaxShift
 from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
@@ -31,9 +32,6 @@ from apas.worst_case.decide import ALL_STEPS, Finding, WorstCases
 from apas.worst_case.exact_arithmetic import is_piecewise_linear
 from apas.worst_case.geometry import margins_in
 from apas.worst_case.intervals import Boxes, is_exact, rivals
-
-if TYPE_CHECKING:
-    from apas.certification.max_shift.result import MaxShift
 
 #: How a step that proved a row says so.
 PROOFS = {
@@ -69,7 +67,8 @@ def no_network(question: Question, name: str) -> str | None:
     rows = offers(shifts, MovesInput) and offers(shifts, Bounded) and shifts.geometry(question.coordinates) is not None
     if not rows and not isinstance(question.geometry, Region):
         return None
-    why = question.model.not_dense() if offers(question.model, Chained) else ""
+    chain = question.model.dense_chain() if offers(question.model, Chained) else ""
+    why = chain if isinstance(chain, str) else ""
     instead = f"use {'' if rows else 'Attack to look for a failing shift, or '}Sampling, for any model"
     return f"{name} needs a dense network{why and f', but {why}'}; {instead}."
 
@@ -165,10 +164,8 @@ def certificate(
     return Certificate(claim, verdict, float(question.delta[i]), question.target[i], method, evidence, reason, witness)
 
 
-def proved_ranges(
-    question: Question, method: str, sharpen: Callable[[int, float, float], Any] | None = None
-) -> list[OutputRange]:
-    """Per row a set that contains every margin; `sharpen` may close in on its ends, and say which are attained."""
+def proved_ranges(question: Question, method: str, time_limit: float | None = None) -> list[OutputRange]:
+    """Per row a set that contains every margin; with a time limit its ends are sharpened until they are attained."""
     question = question.embedded
     network, binary = question.network, len(question.model.classes) == 2
     assert network is not None
@@ -179,10 +176,15 @@ def proved_ranges(
     closed = is_exact(network) and not isinstance(question.geometry, Ball | Ellipsoid) and not question.tied
     items = []
     with Progress(len(question), "going through the rows") as progress:
-        for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-            attained = (closed, closed and binary)
-            if sharpen is not None and not closed and isinstance(question.geometry, Box):
-                ends, attained = sharpen(i, *ends)
+        for i, (least, most) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            below, above = (least, closed), (-most, closed and binary)
+            if time_limit is not None and not closed and isinstance(question.geometry, Box):
+                deadline, wanted = time.monotonic() + time_limit, int(question.wanted[i])
+                known = float(question.base_margins[i])
+                below, above = _edge(question, network, i, wanted, least, known, deadline), (-most, False)
+                if binary:  # the largest margin is the least one towards the other class, turned round
+                    above = _edge(question, network, i, 1 - wanted, -most, -known, deadline)
+            ends, attained = (below[0], -above[0]), (below[1], above[1])
             items.append(OutputRange.of(question, i, ends, claim, attained, method))
             progress.advance(1)
     return items
@@ -362,18 +364,7 @@ class Exact(Proof):
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """The least and the largest margin, attained up to rounding where two classes allow it."""
-        question = question.embedded
-        network, base = question.network, question.base_margins
-        assert network is not None
-
-        def sharpen(i: int, low: float, high: float) -> tuple[tuple[float, float], tuple[bool, bool]]:
-            deadline, wanted, known = time.monotonic() + self.time_limit, int(question.wanted[i]), float(base[i])
-            below, above = _edge(question, network, i, wanted, low, known, deadline), (-high, False)
-            if len(network.classes) == 2:  # the largest margin is the least one towards the other class, turned round
-                above = _edge(question, network, i, 1 - wanted, -high, -known, deadline)
-            return (below[0], -above[0]), (below[1], above[1])
-
-        return proved_ranges(question, self.name, sharpen)
+        return proved_ranges(question, self.name, self.time_limit)
 
 
 def _asked_each(question: Question, models: int, method: str) -> list[Certificate]:

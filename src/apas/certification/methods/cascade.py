@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._random import Stream
 from apas.certification.certificate import Certificate
 from apas.certification.claims import Claim, Verdict
+from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.attack import Attack
 from apas.certification.methods.bounds import Exact, IntervalBounds, LinearBounds
 from apas.certification.question import FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import offers
-
-if TYPE_CHECKING:
-    from apas.certification.max_shift.result import MaxShift
 
 
 @dataclass(frozen=True, init=False)
@@ -62,10 +60,8 @@ class Cascade:
             listed = ", ".join(f"{type(m).__name__} of {str(m.claim(question))!r}" for m in usable)
             return f"Cascade needs methods that speak of the same claim, got {listed}; ask them one by one."
         if len(usable) > 1 and claims.pop().risk:
-            return (
-                f"Cascade takes one method whose claim has a confidence below 1, got {len(usable)}, each of which "
-                "would spend the whole risk; use one Sampling with more n_samples."
-            )
+            told = f"Cascade takes one method whose claim has a confidence below 1, got {len(usable)}"
+            return f"{told}, each of which would spend the whole risk; use one Sampling with more n_samples."
         return None
 
     def _usable(self, question: Question) -> list[Method]:

@@ -82,18 +82,6 @@ class FailingShift:
         return gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points), by_input=False)
 
 
-def failing_shift(question: Question, row: int, found: Split) -> Witness | None:
-    """A failing shift of a finished run, if one is easily found: in its largest part that fails, or in the whole."""
-    nodes = found.tree.having(FAILING)
-    if len(nodes):
-        start, width = found.tree.coordinates(nodes[[found.tree.depth[nodes].argmin()]])
-        return _confirmed(question, row, found.box, (start + 0.5 * width)[0])
-    search = FailingShift(question, row, found.box)
-    if found.upper < 1:
-        search(*found.tree.coordinates(np.zeros(1, dtype=np.int64)))
-    return search.witness
-
-
 def _confirmed(question: Question, row: int, box: ShiftBox, point: Floats) -> Witness | None:
     direction = box.directions(point[None, :])[0]
     return confirmed_witness(question, row, inside_box(box.net.parameters.values, box.radii, box.delta, direction))
@@ -278,12 +266,19 @@ class Enumeration:
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Cut up the box of each row: one certificate per row, none of which depends on the others."""
-        claim, question = self.claim(question), question.embedded
+        claim, question, answers = self.claim(question), question.embedded, list[Certificate]()
         if closed_share(question):
-            shares = zip(*known_shares(question, question.delta), strict=True)
-            return [self._closed(question, i, claim, *share) for i, share in enumerate(shares)]
-        answers = _each_row(self._decide, question, self.max_boxes)
-        return [self._certificate(question, i, claim, *answer) for i, answer in enumerate(answers)]
+            ends = zip(*(end.tolist() for end in known_shares(question, question.delta)), strict=True)
+            for i, (lower, upper) in enumerate(ends):
+                verdict = Verdict.CERTIFIED if lower >= self.coverage else Verdict.UNKNOWN
+                # of every shift nothing but 1 would do, which a float is not
+                verdict = Verdict.REFUTED if upper < self.coverage < 1 else verdict
+                reason = f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}, in closed form"
+                told = self.name, EnumerationEvidence(lower, upper, 1, 0, "settled", None), reason
+                answers.append(Certificate(claim, verdict, float(question.delta[i]), question.target[i], *told))
+            return answers
+        found = _each_row(self._decide, question, self.max_boxes)
+        return [self._certificate(question, i, claim, *answer) for i, answer in enumerate(found)]
 
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Computed bounds on the share of valid shifts, each to the gap or the limit of boxes."""
@@ -311,20 +306,19 @@ class Enumeration:
 
     def _decide(self, question: Question, i: int, report: Any = None) -> tuple[Split, Witness | None]:
         box = _box(question, i, float(question.delta[i]))
+        search = FailingShift(question, i, box)
         if self.coverage < 1.0:
             gap, coverage = Fraction(repr(self.gap)), Fraction(repr(self.coverage))
             found = self._split(box, gap=gap, coverage=coverage, report=report)
-            return found, failing_shift(question, i, found)
-        search = FailingShift(question, i, box)
+            # a failing shift, if one is easily found: in the largest part that fails, or in the whole
+            nodes = found.tree.having(FAILING)
+            if len(nodes):
+                start, width = found.tree.coordinates(nodes[[found.tree.depth[nodes].argmin()]])
+                return found, _confirmed(question, i, box, (start + 0.5 * width)[0])
+            if found.upper < 1:
+                search(*found.tree.coordinates(np.zeros(1, dtype=np.int64)))
+            return found, search.witness
         return self._split(box, gap=Fraction(0), probe=search, report=report), search.witness
-
-    def _closed(self, question: Question, i: int, claim: Every | Most, lower: float, upper: float) -> Certificate:
-        """The certificate of a share in closed form; of every shift nothing but 1 would do, which a float is not."""
-        verdict = Verdict.CERTIFIED if lower >= self.coverage else Verdict.UNKNOWN
-        verdict = Verdict.REFUTED if upper < self.coverage < 1 else verdict
-        reason = f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}, in closed form"
-        evidence = EnumerationEvidence(float(lower), float(upper), 1, 0, "settled", None)
-        return Certificate(claim, verdict, float(question.delta[i]), question.target[i], self.name, evidence, reason)
 
     def _certificate(
         self, question: Question, i: int, claim: Every | Most, found: Split, witness: Witness | None
@@ -336,9 +330,8 @@ class Enumeration:
             verdict = Verdict.REFUTED
         volumes = found.volumes if self.precision else None
         reason = _reason(found, coverage == 1 and witness is not None, volumes, self.time_limit)
-        evidence = EnumerationEvidence.of(found, question, volumes)
-        told = (float(question.delta[i]), question.target[i], self.name, evidence)
-        return Certificate(claim, verdict, *told, reason, witness)
+        told = self.name, EnumerationEvidence.of(found, question, volumes), reason
+        return Certificate(claim, verdict, float(question.delta[i]), question.target[i], *told, witness)
 
 
 def closed_share(question: Question) -> bool:
@@ -384,10 +377,8 @@ def _check_coverage(value: Any) -> float:
             return float(value)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise InputError(
-        f"`coverage` of Enumeration must be a number above 0 and at most 1, got {reprlib.repr(value)}; "
-        "1 asks about every shift."
-    )
+    told = f"must be a number above 0 and at most 1, got {reprlib.repr(value)}"
+    raise InputError(f"`coverage` of Enumeration {told}; 1 asks about every shift.")
 
 
 def _reason(found: Split, failed: bool, volumes: Partition | None, time_limit: float | None) -> str:

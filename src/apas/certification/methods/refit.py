@@ -156,12 +156,6 @@ class _Asked:
             return "no ball is known that holds the refits after so many changes, and no breaking change is known"
         return f"the bound on the margin, {at_least(found.bound)}, is not above 0, and no breaking change is known"
 
-    def witness(self, broken: Floats) -> KeptShift:
-        """The refit as parameters of the whole model."""
-        values = self.layer.network.parameters.values.copy()
-        values[-len(broken) :] = broken
-        return KeptShift(float(self.changes), values)
-
     def replay(self, found: RefitEvidence, witness: Any) -> bool:
         """Whether a change of a file is one of the set, and its refit breaks the row."""
         base, width, kind = self.layer.network.parameters.values, len(self.scores.theta), self.scores.kind
@@ -226,8 +220,11 @@ class RefitBounds:
         for i in range(len(question)):
             asked = _Asked(question, i)
             found, proved, broken = asked.decided(attack=self.attack)
-            witness = None if broken is None else asked.witness(broken.theta)
-            verdict = Verdict.CERTIFIED if proved else Verdict.UNKNOWN if broken is None else Verdict.REFUTED
+            witness, verdict = None, Verdict.CERTIFIED if proved else Verdict.UNKNOWN
+            if broken is not None:  # the witness is the refit, as parameters of the whole model
+                still = asked.layer.network.parameters.values[: -len(broken.theta)]
+                witness = KeptShift(float(asked.changes), np.append(still, broken.theta))
+                verdict = verdict if proved else Verdict.REFUTED
             told = (float(asked.changes), question.target[i], self.name, found, asked.reason(found, verdict))
             answers.append(Certificate(claim, verdict, *told, witness))
         return answers

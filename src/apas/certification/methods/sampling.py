@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from apas.certification import failing_draws
 from apas.certification.api import FractionCurve, OutputRange
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
+from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.enumeration import closed_certificates, computed_shares
 from apas.certification.question import Question
 from apas.certification.results import AnswerColumn
@@ -32,10 +33,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.shifts.base import Listed, in_training_order
 from apas.stats.binomial import Number, coverage_bounds
-from apas.stats.sequential import ANYTIME, Boundary, boundary
-
-if TYPE_CHECKING:
-    from apas.certification.max_shift.result import MaxShift
+from apas.stats.sequential import ANYTIME, boundary
 
 
 @lru_cache(maxsize=1024)  # exact arithmetic on long numbers, and most calls ask for the same few
@@ -55,15 +53,12 @@ def models_used(shifts: Listed, asked: int | None) -> int:
     """How many of the listed models `Sampling` takes: all, or as many as it was told to."""
     listed = len(shifts.models)
     if in_training_order(shifts):
-        raise InputError(
-            "models that are trained until they suffice are for certify with the anytime test; make a number of them "
-            f"that is fixed beforehand with retrain, and list these in {type(shifts).__name__}."
-        )
+        what = "models that are trained until they suffice are for certify with the anytime test"
+        instead = "make a number of them that is fixed beforehand with retrain, and list these in"
+        raise InputError(f"{what}; {instead} {type(shifts).__name__}.")
     if asked is not None and asked > listed:
-        raise InputError(
-            f"`n_samples` of Sampling must be at most {listed}, as {type(shifts).__name__} has models, got {asked}; "
-            "none is used twice, so leave it out, or retrain more."
-        )
+        told = f"must be at most {listed}, as {type(shifts).__name__} has models, got {asked}"
+        raise InputError(f"`n_samples` of Sampling {told}; none is used twice, so leave it out, or retrain more.")
     return listed if asked is None else asked
 
 
@@ -75,10 +70,9 @@ def too_few_models(claim: Most, models: int, owner: str = "ObservedShifts") -> s
     # rounded down, so that the confidence as printed is reached
     reached = Fraction(int((1 - risk) * 10_000), 10_000)
     reach = f"{models} reach a confidence of {float(reached):g}{together}" if reached > 0 else "they reach none"
-    return (
-        f"`models` of {owner} must number at least {needed} for coverage {claim.coverage} with confidence "
-        f"{claim.confidence}{together}, got {models}; {reach}, so retrain more or ask Sampling for less."
-    )
+    wanted = f"at least {needed} for coverage {claim.coverage} with confidence {claim.confidence}{together}"
+    instead = f"{reach}, so retrain more or ask Sampling for less"
+    return f"`models` of {owner} must number {wanted}, got {models}; {instead}."
 
 
 #: A row whose margins lie within rounding of 0 is given up at this many times the failures that would refute.
@@ -290,15 +284,23 @@ class Sampling:
         test = boundary(claim.coverage, claim.row_confidence)
         none = SamplingEvidence(stream.entropy, stream.purpose, cap, None, None, 0, 0, 0, None, ANYTIME)
         past = before or [none] * len(question)
-        begin, counts = past[0].draws, [(e.failures, e.failures - e.doubtful) for e in past]
+        begin, counts_before = past[0].draws, [(e.failures, e.failures - e.doubtful) for e in past]
         as_listed = question.listed is not None and not in_training_order(question.shifts)
         if as_listed:  # all of them: their order was chosen by somebody
             found = failing_draws.first_failures(question, stream, cap, cap + 1, cap + 1)
         else:
-            found = failing_draws.failures_until_decided(question, stream, test, begin, cap, counts)
+            found = failing_draws.failures_until_decided(question, stream, test, begin, cap, counts_before)
 
         def answer(i: int) -> Certificate:
-            verdict, evidence = _ended(replace(past[i], samples=cap), test, *found.of(i), listed=as_listed)
+            known, (failing, sure) = replace(past[i], samples=cap), found.of(i)
+            if as_listed:  # what decides is the whole list, which has no order
+                counts = len(failing), int(np.count_nonzero(sure))
+                few, many = test.certify.crosses(cap, counts[0]), test.refute.crosses(cap, counts[1])
+                verdict, draws, taken = "CERTIFIED" if few else "REFUTED" if many else "UNKNOWN", cap, counts[0]
+            else:
+                drawn = zip(failing.tolist(), sure.tolist(), strict=True)
+                verdict, draws, taken = test.decide(drawn, cap, counts_before[i])
+            evidence = _counted(known, failing[:taken], sure[:taken], draws)
             return self._certificate(question, i, claim, evidence, Verdict[verdict])
 
         return AnswerColumn.of(_same_rows(question, found, past), answer)
@@ -382,11 +384,9 @@ class Sampling:
         claim = Most(share, self.confidence, asked.measure)
         low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
         undefined = np.zeros(len(question), dtype=np.int64)
-        drawn = failing_draws.drawn_margins(
-            [(question, np.arange(len(question)))], Stream(stream.entropy, "range"), 0, samples
-        )
+        everyone, own = [(question, np.arange(len(question)))], Stream(stream.entropy, "range")
         with Progress(samples * len(question), "drawing shifted models") as progress:
-            for _, _, rows, margins, _ in drawn:
+            for _, _, rows, margins, _ in failing_draws.drawn_margins(everyone, own, 0, samples):
                 # a model that gives no number is on neither side of any: then no end is known
                 missing = np.isnan(margins)
                 undefined[rows] += np.count_nonzero(missing, axis=0)
@@ -404,8 +404,8 @@ class Sampling:
         delta, witness = float(question.delta[i]), None
         if evidence.first_failure is not None:
             witness = DrawnShift(question.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
-        said = _verdict(evidence) if verdict is None else (verdict, _anytime_reason(verdict, evidence, claim))
-        return Certificate(claim, said[0], delta, question.target[i], self.name, evidence, said[1], witness)
+        verdict, reason = _said(evidence, claim, verdict)
+        return Certificate(claim, verdict, delta, question.target[i], self.name, evidence, reason, witness)
 
 
 def _same_rows(
@@ -424,26 +424,32 @@ def _counted(known: SamplingEvidence, failing: Integers, sure: Bools, draws: int
     return replace(known, draws=draws, failures=failures, doubtful=doubtful, first_failure=first)
 
 
-def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
+def _said(evidence: SamplingEvidence, claim: Most, decided: Verdict | None) -> tuple[Verdict, str]:
+    """The verdict, which the anytime test has decided and the counts of the fixed one lead to, and why."""
+    counts = f"{evidence.failures} of {evidence.draws} draws failed"
+    doubt = f"{counts}, {evidence.doubtful} of them within rounding of the boundary, where nothing can be decided"
+    if decided is Verdict.UNKNOWN:
+        open_still = f"{counts}, which decides neither way so far; it may be continued"
+        return decided, f"{doubt if _given_up(evidence, claim) else open_still} (anytime test)"
+    if decided is not None:
+        so = "few certify" if decided is Verdict.CERTIFIED else "many refute"
+        return decided, f"{counts}; so {so} at any time (anytime test)"
     allowed, refuting = evidence.allowed, evidence.refuting
     assert allowed is not None
     assert refuting is not None
-    counts = f"{evidence.failures} of {evidence.draws} draws failed"
     if evidence.failures <= allowed:
         return Verdict.CERTIFIED, f"{counts}, at most {allowed} may"
     if evidence.failures - evidence.doubtful >= refuting:
         return Verdict.REFUTED, f"{counts}, {refuting} are too many"
-    if evidence.doubtful:
-        why = "within rounding of the boundary, where nothing can be decided"
-        return Verdict.UNKNOWN, f"{counts}, {evidence.doubtful} of them {why}"
-    return Verdict.UNKNOWN, f"{counts}: more than the {allowed} that certify, fewer than the {refuting} that refute"
+    between = f"{counts}: more than the {allowed} that certify, fewer than the {refuting} that refute"
+    return Verdict.UNKNOWN, doubt if evidence.doubtful else between
 
 
 def continue_rows(question: Question, items: Sequence[Certificate], n_samples: Any) -> list[Certificate]:
     """The certificates of rows, of which those that the anytime test left open are drawn for up to `n_samples`."""
     cap, owner = check_integer(n_samples, "n_samples", "continued", least=1), "`n_samples` of continued must be"
-    anytime = {i: c.evidence for i, c in enumerate(items) if isinstance(c.evidence, SamplingEvidence)}
-    anytime = {i: evidence for i, evidence in anytime.items() if evidence.anytime}
+    begun = {i: c.evidence for i, c in enumerate(items) if isinstance(c.evidence, SamplingEvidence)}
+    anytime = {i: evidence for i, evidence in begun.items() if evidence.anytime}
     if not anytime:
         raise InputError('only the anytime test can be continued; certify with Sampling(test="anytime") to begin one.')
     if question.listed is not None and not in_training_order(question.shifts):
@@ -475,33 +481,7 @@ def continue_rows(question: Question, items: Sequence[Certificate], n_samples: A
     return found
 
 
-def _ended(
-    known: SamplingEvidence, test: Boundary, failing: Integers, sure: Bools, *, listed: bool
-) -> tuple[str, SamplingEvidence]:
-    """What the anytime test decides, and the evidence up to the draw that does; all of a list, which has no order."""
-    if listed:
-        counts = len(failing), int(np.count_nonzero(sure))
-        few, many = test.certify.crosses(known.samples, counts[0]), test.refute.crosses(known.samples, counts[1])
-        verdict, draws, taken = "CERTIFIED" if few else "REFUTED" if many else "UNKNOWN", known.samples, counts[0]
-    else:
-        drawn = zip(failing.tolist(), sure.tolist(), strict=True)
-        before = known.failures, known.failures - known.doubtful
-        verdict, draws, taken = test.decide(drawn, known.samples, before)
-    return verdict, _counted(known, failing[:taken], sure[:taken], draws)
-
-
 def _given_up(evidence: SamplingEvidence, claim: Most) -> bool:
     """Whether the anytime test left a row open for good, be it at the very last draw that it might make."""
     counts = (evidence.draws, evidence.failures, evidence.failures - evidence.doubtful)
     return bool(evidence.doubtful) and boundary(claim.coverage, claim.row_confidence).gives_up(*counts)
-
-
-def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence, claim: Most) -> str:
-    counts = f"{evidence.failures} of {evidence.draws} draws failed"
-    if verdict is not Verdict.UNKNOWN:
-        so = "few certify" if verdict is Verdict.CERTIFIED else "many refute"
-        return f"{counts}; so {so} at any time (anytime test)"
-    if _given_up(evidence, claim):
-        why = "within rounding of the boundary, where nothing can be decided"
-        return f"{counts}, {evidence.doubtful} of them {why} (anytime test)"
-    return f"{counts}, which decides neither way so far; it may be continued (anytime test)"

@@ -254,21 +254,16 @@ _PATIENCE = 120.0  # seconds that it may take
 _SURVIVED: set[bytes] = set()
 
 
-def _try_elsewhere(raw: bytes) -> None:
-    """Let another process read a file first: the library follows offsets in it wherever they lead."""
-    if (key := hashlib.sha256(raw).digest()) in _SURVIVED:
-        return
-    command = [sys.executable, "-I", "-c", _TRIAL, *sys.path]
-    try:
-        # our own program, and the file as its input
-        subprocess.run(command, input=raw, capture_output=True, timeout=_PATIENCE, check=True)  # noqa: S603
-    except (subprocess.SubprocessError, OSError):
-        raise ValueError("a process that tried to read it did not survive") from None
-    _SURVIVED.add(key)
-
-
 def _load_catboost(estimator: Any, raw: bytes, classes: Any) -> None:
-    _try_elsewhere(raw)
+    # another process reads the file first: the library follows offsets in it wherever they lead
+    if (key := hashlib.sha256(raw).digest()) not in _SURVIVED:
+        command = [sys.executable, "-I", "-c", _TRIAL, *sys.path]
+        try:
+            # our own program, and the file as its input
+            subprocess.run(command, input=raw, capture_output=True, timeout=_PATIENCE, check=True)  # noqa: S603
+        except (subprocess.SubprocessError, OSError):
+            raise ValueError("a process that tried to read it did not survive") from None
+        _SURVIVED.add(key)
     estimator.load_model(blob=raw)
     # its JSON, which can be looked at, comes back with other last digits, so the binary file is what predicts
     told = json.loads(catboost_file(estimator, "json"))

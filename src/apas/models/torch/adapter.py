@@ -118,17 +118,13 @@ class TorchModel(Gradients):
     def _gradients(self, *given: Any, by_input: bool) -> tuple[Floats, Floats]:
         return gradients(self._passes, self._head, *given, by_input=by_input)
 
-    def dense_chain(self) -> DenseChain | None:
-        """The module as a dense network in which its parameters stand, if `torch.fx` shows it to be one."""
-        return None if isinstance(self._traced, str) else self._traced
-
-    def not_dense(self) -> str:
-        """Why it is not dense, with the name of the layer; empty if it is."""
-        return self._traced if isinstance(self._traced, str) else ""
+    def dense_chain(self) -> DenseChain | str:
+        """The module as a network in which its parameters stand, or why `torch.fx` does not show it to be one."""
+        return self._traced
 
     @cached_property
     def _traced(self) -> DenseChain | str:
-        """The chain, which must give the module's margins, also where the parameters move; or why there is none."""
+        # a chain must give the module's margins, also where the parameters move
         head, passes, draws = self._head, self._passes, np.random.default_rng(0)
         if passes.integers:
             return "the module takes whole numbers"
@@ -316,7 +312,6 @@ def chosen_output(module: Any, output: str | None) -> str:
     """What the module gives: as the last layer says, else as the user does; refuse what contradicts it."""
     found = final_layer(module)
     told = None if found is None else found[2]
-    last = type(module).__name__ if found is None else type(found[0][found[1]]).__name__
     if output is None and told is None:
         raise InputError(
             "`output` of as_model must say what the module's numbers are, since its last layer does not; pass "
@@ -325,7 +320,8 @@ def chosen_output(module: Any, output: str | None) -> str:
         )
     if output is not None and output not in tuple(OTHER):
         raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OTHER))}, got {output!r}.")
-    if output is not None and told is not None and output != told:
+    if output is not None and found is not None and output != told:
+        last = type(found[0][found[1]]).__name__
         why = f'`output` of as_model is "{output}", but the module ends in {last}, which gives "{told}";'
         raise InputError(f"{why} leave it out.")
     return str(output or told)

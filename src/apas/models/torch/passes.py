@@ -42,6 +42,7 @@ class Head:
     kind: str
     classes: tuple[Any, ...]
     threshold: float
+    offset: float  # what the score of class 1 of two is compared with
     eps: float
 
     @classmethod
@@ -69,12 +70,7 @@ class Head:
         eps = float(torch.finfo(dtype).eps)
         if not eps < value < 1 - eps:
             raise InputError(f"`threshold` of as_model is {value!r}, which {dtype} cannot tell from 0 or 1.")
-        return cls(kind, labels, value, eps)
-
-    @property
-    def offset(self) -> float:
-        """What the score of class 1 of a binary module is compared with."""
-        return math.log(self.threshold) - math.log1p(-self.threshold)
+        return cls(kind, labels, value, math.log(value) - math.log1p(-value), eps)
 
     def scores(self, raw: Any) -> Any:
         """Outputs (..., outputs) as float64 scores: logits as they are, probabilities as their logarithms or logit."""
@@ -132,12 +128,10 @@ class Stage:
         self.module, self.layout, self.base = module, layout, layout.values
         named = list(module.parameters())  # a tied parameter comes once
         self.dtype, self.device = named[0].dtype, named[0].device
-        # on the processor NumPy writes the module's parameters themselves, elsewhere they are sent there
-        self._host = torch.empty(len(layout), dtype=self.dtype, device="cpu")
-        self._flat = self._host if self.device.type == "cpu" else torch.empty_like(self._host, device=self.device)
-        self._own_base = self.base.astype(self._host.numpy().dtype, copy=False)
-        self.lock = threading.RLock()
-        self._write(None, 1.0)
+        self._host = torch.tensor(self.base, dtype=self.dtype, device="cpu")
+        self._own_base, self.lock = self._host.numpy().copy(), threading.RLock()
+        # on the processor this is the same: NumPy writes the module's parameters themselves; elsewhere they are sent
+        self._flat = self._host.to(self.device)
         self._on_flat(module)
         # what a module keeps of a call, such as an attention map, must not be copied or met by another kind of call
         self._called, self._mapped = (self._on_flat(copy.deepcopy(module)) for _ in range(2))
@@ -165,19 +159,16 @@ class Stage:
     def move(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
         """Give the module with parameters ``base + delta * direction``; nobody else can move them meanwhile."""
         with self.lock:
-            self._write(direction, delta)
+            out = self._host.numpy()
+            if direction is None:
+                np.copyto(out, self._own_base)
+            else:
+                for start in range(0, len(out), PART):
+                    part = slice(start, start + PART)
+                    _shift(out[part], self._own_base[part], direction[part], delta)
             if self._flat is not self._host:
                 self._flat.copy_(self._host)
             yield self._called
-
-    def _write(self, direction: Floats | None, delta: float) -> None:
-        out = self._host.numpy()
-        if direction is None:
-            np.copyto(out, self._own_base)
-            return
-        for start in range(0, len(out), PART):
-            part = slice(start, start + PART)
-            _shift(out[part], self._own_base[part], direction[part], delta)
 
     def shifted(self, directions: Floats, delta: float) -> dict[str, Any]:
         """Tensors of the models ``base + delta * direction``, by name, the models along their first dimension."""
@@ -240,9 +231,7 @@ class Passes:
 
     def raw(self, X: Floats, direction: Floats | None = None, delta: float = 1.0) -> Any:
         """Outputs (rows, outputs) of the module itself, or of one shifted copy."""
-        return self._one(self.rows(X), direction, delta)
-
-    def _one(self, x: Any, direction: Floats | None, delta: float) -> Any:
+        x = self.rows(X)
         with torch.no_grad(), self.calm(), self.stage.move(direction, delta) as module:
             if len(x) <= self.step():
                 return answer(module, x)
@@ -250,21 +239,21 @@ class Passes:
 
     def shifted(self, X: Floats, directions: Floats, delta: float) -> Iterator[tuple[slice, Any]]:
         """Outputs (copies, rows, outputs) of some shifted copies at a time, and which ones."""
-        copies, x = self.step(len(X)), self.rows(X)
+        copies = self.step(len(X))
         for start in range(0, len(directions), copies):
             some = slice(start, start + copies)
             many = len(directions[some]) >= WORTH and self.batched
-            together = self.together(x, directions[some], delta) if many else None
+            together = self.together(X, directions[some], delta) if many else None
             if together is not None:
                 yield some, together
                 continue
             for i, direction in enumerate(directions[some], start):
-                yield slice(i, i + 1), self._one(x, direction, delta)[None]
+                yield slice(i, i + 1), self.raw(X, direction, delta)[None]
 
-    def together(self, x: Any, directions: Floats, delta: float) -> Any:
+    def together(self, X: Floats, directions: Floats, delta: float) -> Any:
         """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
         with torch.no_grad():
-            return self.mapped(self.stage.call, (0, None), self.stage.shifted(directions, delta), x)
+            return self.mapped(self.stage.call, (0, None), self.stage.shifted(directions, delta), self.rows(X))
 
     def mapped(self, function: Callable[..., Any], in_dims: tuple[int | None, ...], *given: Any) -> Any:
         """What a function that calls the module gives for many arguments at once, or None if `vmap` cannot."""
@@ -297,15 +286,14 @@ class Passes:
         stage, draws = self.stage, np.random.default_rng(1)
         if len(stage.base) > LARGE:
             return
-        x, some = self.rows(numbers), max(1, VALUES // len(stage.base))
-        self.batched = True
+        some, self.batched = max(1, VALUES // len(stage.base)), True
         for start in range(0, len(stage.layout.slices), some):
             parts = stage.layout.slices[start : start + some]
             directions = np.zeros((len(parts), len(stage.base)))
             for direction, part in zip(directions, parts, strict=True):
                 sizes = np.maximum(np.abs(stage.base[part]), 1)
                 direction[part] = draws.uniform(-0.1, 0.1, part.stop - part.start) * sizes
-            together = self.together(x, directions, 1.0)
+            together = self.together(numbers, directions, 1.0)
             if together is None:
                 return
             for direction, ours in zip(directions, together, strict=True):
@@ -321,10 +309,8 @@ class Passes:
     def calm(self) -> Iterator[None]:
         """One thread for small modules: several save little there, and on busy cores they wait for each other."""
         threads = torch.get_num_threads()
-        if threads == 1 or len(self.stage.base) > LARGE or self.widest > WIDE:
-            yield
-            return
-        torch.set_num_threads(1)
+        if len(self.stage.base) <= LARGE and self.widest <= WIDE:
+            torch.set_num_threads(1)
         try:
             yield
         finally:

@@ -7,7 +7,7 @@ margin changes by sum_i s_i (theta_i - c_i): s_i with the layers above anywhere 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -172,8 +172,7 @@ def _blocks(net: FeedForward, items: int) -> Iterator[slice]:
     return (slice(start, min(start + step, items)) for start in range(0, items, step))
 
 
-@dataclass(frozen=True)
-class MarginLines:
+class MarginLines(NamedTuple):
     """What is known about the margin against one rival; everything holds in real arithmetic."""
 
     least: Floats

@@ -19,8 +19,7 @@ from apas.models.feedforward import FeedForward
 from apas.worst_case.enumeration.box_bounds import margin_lines, margin_slopes, share_below
 
 
-@dataclass(frozen=True, eq=False)
-class PartBounds:
+class PartBounds(NamedTuple):
     """What is known about parts of a box; everything holds in real arithmetic."""
 
     least: Floats
