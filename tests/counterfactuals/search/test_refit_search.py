@@ -271,7 +271,9 @@ def test_against_an_exact_solver(refits):
         grid, passes = problem.sweeps(table, row)
         looking = RefitSearch(grid, lambda states, passes=passes: [spread(passes.margins(s), 1.0) for s in states])
         known = rows_of_class(problem.task, 1)
-        rows = looking.path([Demand(None)], _known_states(grid.search, grid, known))
+        rows = looking.path(
+            [Demand(None)], _known_states(grid, known, grid.search.task.margins(known, grid.search.target))
+        )
         least = optimum(grid, passes, EDGE)
         assert grid.search.cost(rows[0]) >= least - 1e-5  # in millionths, of which each feature may round one
         optimal += grid.search.cost(rows[0]) <= least + 1e-5

@@ -267,9 +267,10 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
     """
     task, table, x, target = search.task, leaf_table(search, refits), search.input, search.target
     known = rows_of_class(task, target)
-    usual = task.margins(x[None], target)
     if len(known):  # which many searches ask for
         usual = task.once(("known margins", target), lambda: task.margins(known, target))
+    else:
+        usual = task.margins(x[None], target)
     scale = max(LEAST_SCALE, float(np.median(np.abs(usual))))
     if table is not None:
         grid = RowGrid(search, table.grid)
