@@ -135,3 +135,6 @@ def test_the_action_takes_a_ledger_and_names_with_spaces(checkout):
     with apas.Ledger(checkout / "all promises.db") as ledger:
         assert set(ledger.to_frame()["state"]) == {"open"}  # a candidate may never be used
     assert play_action(checkout, promises="nowhere.json", candidate="models/certified.json") == [0, 2]
+    assert not (checkout / "apas-audit" / "audit.md").exists()  # that of the run before is not shown again
+    for promises, candidate in (("--help", "x.json"), ("promises/promises.json", "--help")):
+        assert play_action(checkout, promises=promises, candidate=candidate) == [0, 2]

@@ -13,6 +13,7 @@ from postgres_server import running_server
 
 import apas
 from apas.contracts.stores import VERSION
+from apas.report import mlflow_gate
 
 psycopg = library("psycopg")
 KEEPS_MOST = apas.FeedForward([[[1.0], [-1.0]]], [[-30.0]], feature_names=("income", "debt"))
@@ -64,6 +65,17 @@ def test_the_command_line_takes_an_address(url, tmp_path, capsys, monkeypatch):
     code, out, _ = run(capsys, "ledger", "audit", url, "new.json", "--no-repairs")
     assert (code, out.count("BROKEN")) == (1, 4)  # a line each, and the summary
     assert run(capsys, "ledger", "retire", url, "A-1")[0] == 0
+
+
+def test_the_gate_of_mlflow_takes_an_address_and_shows_no_password(url):
+    with apas.Ledger(url) as book:
+        book.add(certified(3), ["A-0", "A-1", "A-2"])
+        report, _ = mlflow_gate._audited({"promises": url}, KEEPS_MOST)
+        assert (len(report), report.broken.sum()) == (3, 3)
+        assert set(book.to_frame()["state"]) == {"open"}  # a candidate leaves no trace
+    with pytest.raises(apas.InputError, match=r"got mysql://\.\.\.") as refused:
+        mlflow_gate._audited({"promises": "mysql://apas:secret-word@host/name"}, KEEPS_MOST)
+    assert "secret-word" not in str(refused.value)
 
 
 def test_no_password_is_shown(url, server):

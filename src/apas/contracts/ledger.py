@@ -502,15 +502,6 @@ class Ledger:
     def _today(self) -> str:
         return self._now.date().isoformat()
 
-    def _last_entry(self) -> datetime | None:
-        """When the history was last written to; what version 1 of the file closed by its clock does not count."""
-        found = self._rows("SELECT at FROM history WHERE event != 'expired' ORDER BY id DESC LIMIT 1")
-        try:
-            return datetime.fromisoformat(found[0][0]).astimezone(UTC) if found else None
-        except (TypeError, ValueError, OverflowError):
-            what = "an entry of its history has no time"
-            raise InputError(f"{self._path} is damaged: {what}; get it from a backup.") from None
-
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query gives; SQLite keeps any value in any column, so that their kinds are checked."""
         columns, found = self._store.execute(query, values)

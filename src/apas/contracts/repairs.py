@@ -18,19 +18,16 @@ from apas.certification.region_claims import AskedRegion
 from apas.contracts.certificate_lines import table_cells
 from apas.counterfactuals.result import changes_in_words, differ
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
+from apas.counterfactuals.sources.criteria import nearest_row
 from apas.counterfactuals.sources.milp.source import MilpSource
-from apas.counterfactuals.sources.wachter import Wachter
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace, own_columns
 from apas.display.numbers import plain
 from apas.errors import ApasError, Unsupported
-from apas.models.base import encoded_rows, valid
+from apas.models.base import Differentiable, encoded_rows, offers, valid
 
 PER_ROW, ALTOGETHER = 5.0, 60.0  # seconds for one program, and for all repairs of one file
-HALVINGS = 40  # how often the way to a point that descent found is halved
-FURTHER = (1.05, 1.2, 1.5)  # how far beyond it to look for rows that change fewer features
-VALUES = 33  # how many values of a feature are tried where there is no slope to follow
-_DESCENT = Wachter(target_probability=0.5, tolerance=0.0, step=0.1)  # a descent that ends just inside the wanted class
+HALVINGS = 40  # how often the way to a point that a search found is halved
 
 
 @dataclass(frozen=True)
@@ -103,6 +100,7 @@ def repair_rows(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) 
     try:
         task = Task(space.bind(model), space, deadline=end)
         starts = space.numbers_for(task.model, own_columns(rows, space), "points")
+        task = replace(task, inputs=starts)
         programs = MilpSource(margin=0.0, step=1.0, time_limit=PER_ROW)
         exact = programs.unsupported(task) is None
     except ApasError as error:
@@ -115,11 +113,15 @@ def repair_rows(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) 
 
 
 def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
-    names, slopes = search.task.space.names, len(search.task.model.parameters) > 0
+    names = search.task.space.names
     if time.monotonic() > end:
         return Repair(None, names, "", None, f"not looked for: the {ALTOGETHER:g} s for all repairs are over")
     try:
-        point = _nearest(search, programs, slopes)
+        if programs is not None:
+            point = next((c.point for c in programs.candidates(search)), None)
+        else:
+            found = nearest_row(search)
+            point = None if found is None else _drawn_back(search, found)
         point = None if point is None else search.settled(point)
     except NoneExists as error:
         return Repair(None, names, "", None, f"no allowed row has the class: {error}")
@@ -128,46 +130,18 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
     if point is None or not search.is_valid(point):
         return Repair(None, names, "", None, "not found")
     space = search.task.space
-    how = "found by descent" if slopes else "found by trying values, one feature at a time"
+    how = (
+        "found by descent"
+        if offers(search.task.model, Differentiable)
+        else "found by trying values, one feature at a time"
+    )
     how = "cheapest change that a mixed-integer program found" if programs else f"{how}; there may be nearer"
     values = table_cells(space.table(point[None]))[0]
     return Repair(tuple(values), names, changes_in_words(space, search.input, point), search.cost(point), how)
 
 
-def _nearest(search: Search, programs: MilpSource | None, slopes: bool) -> Floats | None:
-    # without parameters to move there are no slopes: margins may be steps, and cells no numbers
-    if programs is not None:
-        return next((c.point for c in programs.candidates(search)), None)
-    found = next((c.point for c in _DESCENT.candidates(search)), None) if slopes else _climbed(search)
-    if found is None:
-        return None
-    # a little further on there is room to leave features alone, which may cost less in the end
-    further = [search.snapped(search.input + part * (found - search.input)) for part in FURTHER]
-    tried = [found, *(_sparse(search, point) for point in further if search.is_valid(point))]
-    return min((_drawn_back(search, point) for point in tried), key=search.cost)
-
-
-def _climbed(search: Search) -> Floats | None:
-    """A valid row, found by changing one feature after the other: the cheapest that is valid, else the best one."""
-    task, point = search.task, search.input.copy()
-    for _ in range(len(task.space)):
-        tried = [point]
-        for j, feature in enumerate(task.space):
-            low, high = np.where(np.isfinite(feature.ends), feature.ends, point[j])
-            listed = feature.listed if feature.listed is not None else np.linspace(low, high, VALUES)
-            for value in listed if feature.mutable else ():
-                tried.append(np.where(np.arange(len(point)) == j, value, point))
-        rows = np.unique(task.space.snapped(np.array(tried), np.tile(search.input, (len(tried), 1))), axis=0)
-        valid = rows[task.valid(rows, search.target)]
-        if len(valid):
-            costs = task.space.costs(valid, np.tile(search.input, (len(valid), 1)), task.distance)
-            return np.asarray(valid[costs.argmin()])
-        point = rows[task.margins(rows, search.target).argmax()]
-    return None
-
-
 def _drawn_back(search: Search, found: Floats) -> Floats:
-    """The first valid row on the way to a point: descent stops somewhere inside the class."""
+    """The first valid row on the way to a point: a search stops somewhere inside the class."""
     best, outside, inside = found, 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (outside + inside) / 2
@@ -177,16 +151,6 @@ def _drawn_back(search: Search, found: Floats) -> Floats:
         if good and search.cost(point) < search.cost(best):
             best = point
     return best
-
-
-def _sparse(search: Search, point: Floats) -> Floats:
-    """The point with features as they were wherever it stays valid, the smallest changes first."""
-    for j in np.argsort(search.task.space.differences(point[None], search.input[None])[0], kind="stable"):
-        tried = point.copy()
-        tried[j] = search.input[j]
-        if search.is_valid(tried):
-            point = tried
-    return point
 
 
 #: How many rows of a region are asked one by one, and how often the way to a failing one is cut.

@@ -135,17 +135,16 @@ class SqliteStore:
 
     def _write_ahead(self) -> None:
         """Switch to write-ahead logging; SQLite does not wait for other processes here, so this does."""
-        end = time.monotonic() + PATIENCE
-        while True:
+        end, mode = time.monotonic() + PATIENCE, ""
+        while not mode:
             try:
-                if self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] == "wal":
-                    return
+                mode = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             except sqlite3.OperationalError:
                 if time.monotonic() > end:
                     raise
-            else:
-                raise InputError("the ledger must be on a disk that takes write-ahead logging; this one does not.")
-            time.sleep(0.01)
+                time.sleep(0.01)
+        if mode != "wal":
+            raise InputError("the ledger must be on a disk that takes write-ahead logging; this one does not.")
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:

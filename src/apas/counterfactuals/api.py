@@ -220,11 +220,11 @@ def generate(
             origin.set_up(searches[0])
     # the models have been read and compared with their libraries: what takes long from here on is searching
     object.__setattr__(task, "deadline", time.monotonic() + seconds)
-    plan = Plan(origin, test, *counts)
+    plan = Plan(origin, test, counts[0], counts[1], question.n_jobs)
     with np.errstate(over="ignore", invalid="ignore"):
-        answers = _run(searches, deltas, plan, question.n_jobs)
+        answers = _run(searches, deltas, plan)
         if region is not None and region.beyond:
-            answers = _windows(answers, searches, deltas, plan, question.n_jobs)
+            answers = _windows(answers, searches, deltas, plan)
     seconds = (time.monotonic() - began) / max(1, len(answers))
     for item, _ in answers:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
@@ -297,7 +297,7 @@ def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
         )
 
 
-def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan: Plan, n_jobs: int) -> list[Answer]:
+def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan: Plan) -> list[Answer]:
     """Windows for rows that have no offer beyond which all is well, and whose search has tested none."""
     k, own = plan.k, [answers[i : i + plan.k] for i in range(0, len(answers), plan.k)]
     # a search that tested something has used its confidence
@@ -306,7 +306,7 @@ def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan
     region: Any = plan.test.region
     test = replace(plan.test, region=replace(region, window=True))
     again = [replace(s, test=test.for_search(s.target, float(deltas[s.row]), origin=s.input)) for s in searches]
-    found = iter(_run([again[i] for i in rows], deltas[rows], replace(plan, test=test), n_jobs))
+    found = iter(_run([again[i] for i in rows], deltas[rows], replace(plan, test=test)))
     for i in rows:
         for rank in range(k):
             item, point = next(found)
@@ -315,15 +315,15 @@ def _windows(answers: list[Answer], searches: list[Search], deltas: Floats, plan
     return answers
 
 
-def _run(searches: list[Search], deltas: Floats, plan: Plan, n_jobs: int) -> list[Answer]:
+def _run(searches: list[Search], deltas: Floats, plan: Plan) -> list[Answer]:
     with Progress(len(searches) * plan.k, "looking for counterfactuals") as progress:
-        alone = n_jobs == 1 or len(searches) < 2
-        size = BATCH if alone else max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
+        alone = plan.n_jobs == 1 or len(searches) < 2
+        size = BATCH if alone else max(1, min(BATCH, -(-len(searches) // (2 * workers(plan.n_jobs)))))
         parts = (slice(a, a + size) for a in range(0, len(searches), size))
         # workers do not report: their parts are counted when they come back
         jobs = ((searches[p], deltas[p], plan, progress.advance if alone else None) for p in parts)
         found: list[Answer] = []
-        for part in in_parallel(run_rows, jobs, 1 if alone else n_jobs):
+        for part in in_parallel(run_rows, jobs, plan.n_jobs):
             found += part
             progress.advance(0 if alone else len(part))
         return found

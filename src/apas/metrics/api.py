@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 
-Columns = dict[str, Array]
-
-
 @dataclass(frozen=True)
 class MetricInputs:
     """What a metric is computed from: the counterfactuals, of which it speaks of those in `found`, and the rest.
@@ -113,6 +110,7 @@ def _robust_fraction(given: MetricInputs) -> Floats:
     return np.array([curve.estimate[0] for curve in curves])
 
 
+Columns = dict[str, Array]
 Metric = Callable[[MetricInputs], Any]
 #: How each metric is computed: an entry per counterfactual that was found, or several such columns by name.
 METRICS: Mapping[str, Metric] = {

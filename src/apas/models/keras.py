@@ -264,12 +264,11 @@ class KerasModel(ModelWrapper):
     ) -> None:
         super().__init__(inner)
         self._model, self._network, self._kind, self._shape = model, network, kind, reader.shape
-        self._scaler = scaler = reader.scaler
-        if scaler is not None:  # a model that takes rows as they are offers no encoder
+        self._scaler: Any = reader.scaler
+        if self._scaler is not None:  # a model that takes rows as they are offers no encoder
             self.n_raw_features, self.encode = network.n_features, self._encode
 
     def _encode(self, X: Any) -> Floats:
-        assert self._scaler is not None
         mean, deviation = self._scaler
         rows = check_numbers(X, self.feature_names).astype(mean.dtype)
         return np.asarray((rows - mean) / deviation, dtype=np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import ModelWrapper, not_fitted
+from apas.models.base import ModelWrapper, Raw, not_fitted, offers
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 from apas.models.predictor import LibraryPredictor, check_is_classifier
@@ -45,8 +45,6 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
 class PipelineModel(ModelWrapper):
     """A classifier behind its own preprocessing; margins are of encoded rows."""
 
-    _takes_cells = True  # missing values and categories, too
-
     def __init__(
         self, estimator: Any, encoder: Any, inner: Any, names: tuple[str, ...] | None, threshold: float = 0.5
     ) -> None:
@@ -80,7 +78,7 @@ class PipelineModel(ModelWrapper):
 
     def _matrix(self, encoded: Any) -> Floats:
         encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-        if self._takes_cells:
+        if offers(self._inner, Raw):  # missing values and categories, too
             return np.asarray(self._inner.encode(encoded))
         encoded = np.asarray(encoded)
         whole = encoded.dtype.kind == "f" and bool(np.isfinite(encoded).all())
@@ -124,7 +122,6 @@ class SklearnModel(PipelineModel):
     """A classifier that is a dense network, behind its own preprocessing if it has one."""
 
     _inner: FeedForward
-    _takes_cells = False
 
     def as_feedforward(self) -> FeedForward:
         """The network behind the preprocessing, with the names of the encoded columns if they are known."""

@@ -164,7 +164,6 @@ def _shown(i: int, subject: Subject, later: Later | None) -> dict[str, Any]:
 def plot_data(subject: Subject, later: Later | None, lines: Sequence[dict[str, Any]], drawn: Drawn) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
     measured, known = None if later is None else later.measured, subject.rows.readings
-    searched = any(radius.per_test for radius in subject.radii or ())
     marked = measured if later is not None and later.comparable else None
     marked = marked if marked is not None and math.isfinite(marked.delta) else None
     return {
@@ -175,7 +174,7 @@ def plot_data(subject: Subject, later: Later | None, lines: Sequence[dict[str, A
         "curves": drawn.get("curves"),
         "histograms": drawn.get("histograms"),
         "radii": subject.radii is not None,
-        "most": "the published search ended" if searched else "certified for most shifts",
+        "most": "the published search ended" if subject.searched else "certified for most shifts",
         "measured": None if marked is None else {"at": marked.delta, "text": at_most(marked.delta)},
         "layers": [
             {"name": f"{layer} {kind}", "size": size, "distance": _number(distance), "text": at_most(distance)}
@@ -304,10 +303,9 @@ def report_file(
         later=later,
         left_out=left_out,
         drawn=max([len(drawn[name][rows]) for name, rows in PER_ROW.items() if name in drawn], default=0),
-        known_inputs=subject.rows.inputs is not None,
+        subject=subject,
         shift_words=words_of(subject.rows.shifts).one,
-        searched=any(radius.per_test for radius in subject.radii or ()),
-        figures_measured="" if measured is None else at_most(measured.delta),
+        at_most=at_most,
         measured_words="" if later is None or measured is None else measured_in_words(later),
         layer_words="" if measured is None else LAYERS.get(measured.p, f"the distance of order {measured.p:g}"),
         methods=methods(subject, later, drawn),

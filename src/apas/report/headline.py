@@ -93,20 +93,22 @@ def _reached_words(subject: Subject) -> list[str]:
     some, rest = int(np.count_nonzero(radii.deltas)), _not_today(radii)
     if not some:
         return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
-    searched = any(item.per_test for item in radii)
-    whole_way = searched or all(item.rungs is None for item in radii if item.delta)
+    whole_way = subject.searched or all(item.rungs is None for item in radii if item.delta)
     # between rungs nothing is certified, so a delta that is one must not be rounded
     write = at_least if whole_way else exactly
     low, middle, high = (write(float(v)) for v in np.percentile(radii.deltas[radii.deltas > 0], [0, 50, 100]))
     first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model"
-    if searched:  # where the search passed no test, a delta may still be proved
+    if subject.searched:  # where the search passed no test, a delta may still be proved
         first = f"For {some} of {len(radii)} explanations the published search ended at, or a proof reaches, a shift"
     elif not whole_way:
         first = f"{some} of {len(radii)} explanations {_are(some)} {TEXTS['headline']['not_every_smaller']}"
     first = "; ".join([first, *rest]) + "."
     spread = f"That shift is delta = {low} to {high}, in the middle {middle}." if some > 1 else f"It is delta = {low}."
     means = claims_in_words(subject)
-    return [first, f"{spread} {'Of that search:' if searched else 'Certified means:'} {' '.join(means[:SPELLED])}"]
+    return [
+        first,
+        f"{spread} {'Of that search:' if subject.searched else 'Certified means:'} {' '.join(means[:SPELLED])}",
+    ]
 
 
 def _kept_words(subject: Subject, later: Later | None) -> list[str]:
@@ -165,8 +167,7 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         found.append(Figure(spread, "delta asked about: size of the shifts"))
     if subject.radii is not None and (subject.radii.deltas > 0).any():
         middle = float(np.median(subject.radii.deltas[subject.radii.deltas > 0]))
-        searched = any(r.per_test for r in subject.radii)
-        what = "delta that the published search led to" if searched else "largest certified delta"
+        what = "delta that the published search led to" if subject.searched else "largest certified delta"
         found.append(Figure(at_least(middle), f"median of the {what}, where there is one"))
     if later is not None and later.measured is not None:
         found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
@@ -184,7 +185,7 @@ UNSAVED = ", as their to_dict() gives them: no file can hold them"
 
 def methods(subject: Subject, later: Later | None, drawn: Drawn) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
-    searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
+    searched = subject.certificates is None and subject.searched
     first = "What the published search asks" if searched else "What certified means"
     risky, plots, text = any(claim.risk for claim in _claims(subject)), [], TEXTS["plots"]
     if curves := drawn.get("curves"):

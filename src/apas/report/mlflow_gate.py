@@ -27,14 +27,15 @@ class PromiseEvaluator:
     """Ask a candidate whether it keeps what was promised; ``mlflow.models.evaluate(..., evaluators="apas")``.
 
     MLflow finds it by its entry point. Its `evaluator_config` has ``promises``, the name of a certificate file or of a
-    ledger, and what `audit` takes: ``base``, ``space`` (also the name of a TOML file), ``validity_only``, ``repairs``,
-    and for ledgers ``record`` (False unless given: a candidate may never be used) and ``strict``. A model of which
-    MLflow gives nothing but predictions needs ``classes``, and in ``output`` what it predicts ("class" unless given).
+    ledger (or its address), and what `audit` takes: ``base``, ``space`` (also the name of a TOML file),
+    ``validity_only``, ``repairs``, and for ledgers ``record`` (False unless given: a candidate may never be used) and
+    ``strict``. A model of which MLflow gives nothing but predictions needs ``classes``, and in ``output`` what it
+    predicts ("class" unless given).
 
     It logs the metrics ``promises_held``, ``promises_broken``, ``promises_broken_inside``, ``promises_broken_outside``,
-    ``promises_not_promised`` and ``promises_expired`` (counts), and as artifacts the audit as JSON, JUnit XML and
-    Markdown; of a certificate file also the page of `write_report`. Thresholds are MLflow's own
-    (``mlflow.validate_evaluation_results``).
+    ``promises_open`` (of regions), ``promises_not_promised`` and ``promises_expired`` (counts), and as artifacts the
+    audit as JSON, JUnit XML and Markdown; of a certificate file also the page of `write_report`. Thresholds are
+    MLflow's own (``mlflow.validate_evaluation_results``).
     """
 
     name: ClassVar[str] = "apas"
@@ -113,8 +114,10 @@ def _audited(config: dict[str, Any], new: Any) -> tuple[AuditReport, dict[str, A
         if isinstance(config.get(name), str | os.PathLike):
             config[name] = read(config[name])
     try:
-        with open(promises, "rb") as file:
-            ledger = file.read(len(_SQLITE)) == _SQLITE
+        ledger = "://" in str(promises)  # the address of a database, which may hold a password
+        if not ledger:
+            with open(promises, "rb") as file:
+                ledger = file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
         raise InputError(
             f'"promises" in `evaluator_config` must be a certificate file or a ledger that can be read, '

@@ -54,6 +54,11 @@ class Subject:
         return rows
 
     @property
+    def searched(self) -> bool:
+        """Whether a published search led to largest shifts."""
+        return any(radius.per_test for radius in self.radii or ())
+
+    @property
     def labels(self) -> list[Any]:
         """What the rows are called, as JSON values."""
         return [plain(label) for label in self.rows._labels()]

@@ -32,6 +32,7 @@ class Plan:
     test: CertifyingTest
     k: int
     max_candidates: int
+    n_jobs: int = 1
 
 
 @dataclass

@@ -486,5 +486,5 @@ class UnshiftedTest(CertifyingTest):
             sure[i], slacks[i] = sign > 0 or (sign == 0 and not question.strict[i]), 0.0
         verdicts = [Verdict.CERTIFIED if ok else Verdict.REFUTED for ok in sure & ~question.doubtful_rows()]
         rows = zip(verdicts, question.target, np.nan_to_num(slacks, nan=-np.inf).tolist(), strict=True)
-        claim, about = self.method.claim(question), (0.0, "model", "valid on the model itself")
-        return [Certificate(claim, v, about[0], t, about[1], BoundEvidence("model", s), about[2]) for v, t, s in rows]
+        claim, why = self.method.claim(question), "valid on the model itself"
+        return [Certificate(claim, v, 0.0, t, "model", BoundEvidence("model", s), why) for v, t, s in rows]

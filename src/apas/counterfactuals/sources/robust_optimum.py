@@ -353,7 +353,8 @@ class RobustOptimum:
         elif best is not None:
             anchors += _clearly_safer(search, test, near, *anchors)
         allowed = Plausible(search.task) if self.plausible else None
-        path = _path(search, near, anchors, allowed, way)
+        around = [search.along(anchors[0], way), *anchors] if anchors else []
+        path = _path(search, near, np.vstack(around), allowed) if around else None
         if path is not None:
             yield Candidate(path[0], path=path, between=allowed is None)
         if allowed is None:
@@ -455,13 +456,9 @@ def _between_known(search: Search, test: SearchTest) -> Floats | None:
     return best
 
 
-def _path(
-    search: Search, test: SearchTest, anchors: list[Floats], allowed: Plausible | None, way: Floats
-) -> Floats | None:
+def _path(search: Search, test: SearchTest, points: Floats, allowed: Plausible | None) -> Floats | None:
     """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
-    if not anchors:
-        return None
-    points = np.unique(np.vstack([search.along(anchors[0], way), *anchors]), axis=0)
+    points = np.unique(points, axis=0)
     points = points[[search.is_new(p) for p in points]]
     if len(points):  # which ones the model really takes is tested later
         points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)]

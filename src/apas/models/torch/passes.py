@@ -42,6 +42,7 @@ class Head:
     kind: str
     classes: tuple[Any, ...]
     threshold: float
+    offset: float  # what the score of class 1 of two is compared with
     eps: float
 
     @classmethod
@@ -69,12 +70,7 @@ class Head:
         eps = float(torch.finfo(dtype).eps)
         if not eps < value < 1 - eps:
             raise InputError(f"`threshold` of as_model is {value!r}, which {dtype} cannot tell from 0 or 1.")
-        return cls(kind, labels, value, eps)
-
-    @property
-    def offset(self) -> float:
-        """What the score of class 1 of a binary module is compared with."""
-        return math.log(self.threshold) - math.log1p(-self.threshold)
+        return cls(kind, labels, value, math.log(value) - math.log1p(-value), eps)
 
     def scores(self, raw: Any) -> Any:
         """Outputs (..., outputs) as float64 scores: logits as they are, probabilities as their logarithms or logit."""
