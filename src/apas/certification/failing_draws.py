@@ -95,12 +95,15 @@ def _failures(question: Question, stream: Stream, stop: _Stop, begin: int, end: 
             progress.advance(until - begin, told)
             begin = until
     rows, draws, sure = _join(found)
-    order = np.lexsort((draws, rows))  # row by row, each in the order of its draws
+    if not len(rows):
+        return Failures(draws, sure, np.zeros(len(question) + 1, dtype=np.intp))
+    order, everyone = np.lexsort((draws, rows)), np.arange(len(question) + 1)  # row by row, each in its order of draws
     rows, draws, sure = rows[order], draws[order], sure[order]
-    if limit < NEVER:
-        keep = np.arange(len(rows)) - np.searchsorted(rows, rows) < limit
-        rows, draws, sure = rows[keep], draws[keep], sure[keep]
-    return Failures(draws, sure, np.searchsorted(rows, np.arange(len(question) + 1)))
+    starts = np.searchsorted(rows, everyone)
+    if limit == NEVER:
+        return Failures(draws, sure, starts)
+    keep = np.arange(len(rows)) - starts[rows] < limit
+    return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], everyone))
 
 
 def drawn_blocks(question: Question, stream: Stream, stop: int, start: int = 0, block: int = 0) -> Iterator[_Block]:

@@ -273,9 +273,14 @@ class Question:
 
     def measure_at(self, deltas: Floats) -> str:
         """The same for shifts of other sizes."""
-        shifts, moving = self.shifts, self.coordinates
-        words = shifts.measure_at(moving, deltas) if offers(shifts, sets.MeasuredAt) else shifts.measure(moving)
-        return self._with_arithmetic(words)
+        if offers(self.shifts, sets.MeasuredAt):
+            return self._with_arithmetic(self.shifts.measure_at(self.coordinates, deltas))
+        return self._with_arithmetic(self.measure_words)
+
+    @_planned
+    def measure_words(self) -> str:
+        """What the set itself says of its distribution, whatever the size."""
+        return self.shifts.measure(self.coordinates)
 
     @_planned
     def region(self) -> str:

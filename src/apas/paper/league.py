@@ -403,6 +403,7 @@ MARKS: Final = ["o", "s", "^", "v", "D", "P", "X", "<", ">", "p", "h", "*", "d",
 def figures(results: Results, folder: Path | str) -> list[Path]:
     """For each table what methods cost against how often they are valid, per model and process."""
     colours = require("matplotlib", feature="the league table", extra="plot").colormaps["tab20"].colors
+    ticks = require("matplotlib.ticker", feature="the league table", extra="plot").LogLocator
     rows = row_table(results)
     cells = _cells(results, rows[rows["process"] == rows["made for"]], ["table", "kind", "process", "method", "knob"])
     if "valid" not in cells:
@@ -421,6 +422,9 @@ def figures(results: Results, folder: Path | str) -> list[Path]:
                     _draw_method(ax, points, MARKS[place % len(MARKS)], colour, str(method))
                 _draw_frontier(ax, here[here["found"] >= ENOUGH])
                 ax.set(xscale="log", title=f"{kind}, {process}", xlabel="cost", ylim=(-0.03, 1.03))
+                ax.xaxis.set_major_locator(ticks(subs=(1.0, 2.0, 5.0)))
+                ax.xaxis.set_major_formatter("{x:g}")
+                ax.xaxis.set_minor_formatter("")  # or labels of neighbouring marks run into each other
             line[0].set_ylabel("share of judges that accept")
         seen = {text: mark for ax in axes.flat for mark, text in zip(*ax.get_legend_handles_labels(), strict=True)}
         figure.legend(seen.values(), seen.keys(), loc="outside lower center", ncols=7, frameon=False, fontsize=8)

@@ -134,6 +134,7 @@ REFUSED = {
     "another node": (lambda: layers(("HardSwish",)), "it has the node HardSwish"),
     "scaled": (lambda: layers(("Mul", ["s"]), more=SCALE), "it has the node Mul"),
     "an Add on its own": (lambda: layers(("Relu",), ("Add", ["s"]), more=SCALE), "Add stands elsewhere"),
+    "an Add of one value": (lambda: layers(("Relu",), ("Add", [])), "Add stands elsewhere"),
     "an Add after a bias": (lambda: layers(("Add", ["s"]), more=SCALE), "Add stands elsewhere"),
     "several labels": (lambda: graph([("Gemm", ["x", "w0", "b0"], "z", {}), ("Sigmoid", ["z"], "y", {})], CONSTANTS), "several labels at once"),
     "an end": (lambda: layers(last=[("Tanh",)]), "it ends in the node Tanh"),

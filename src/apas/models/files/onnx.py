@@ -236,7 +236,7 @@ class GraphReader:
         return value
 
     def _bias(self, node: Any, place: int, value: int) -> Entries:
-        bias, width = self.constant(node.input[place]), self.builder.width(value)
+        bias, width = self.constant(_input_name(node, place)), self.builder.width(value)
         # one number for all units would be one parameter, not many
         if bias is None or bias.dtype.kind != "f" or bias.size != width or any(n != 1 for n in bias.shape[:-1]):
             shape = None if bias is None else bias.shape
