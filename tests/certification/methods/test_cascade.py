@@ -245,3 +245,6 @@ def test_no_time_proves_less_but_nothing_false():
     for a, b in zip(hasty, slow, strict=True):
         assert a.delta <= b.upper
         assert a.upper >= b.delta
+        assert a.reason.endswith("was not closed within 0 seconds") == (0 < a.delta and not a.exact)
+        assert "closed within" not in b.reason
+    assert any("was not closed within 0 seconds" in a.reason for a in hasty)

@@ -94,11 +94,13 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
     assert network is not None
     proved, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
-    reason = "interval" if closed else kind
+    reason, still_open = "interval" if closed else kind, ""
     if isinstance(question.geometry, Ball | Ellipsoid) or (isinstance(question.geometry, Sparse) and not closed):
         reason = {Ball: "ball", Ellipsoid: "exact"}.get(type(question.geometry), "interval")
         broken = broken_deltas(question, proved, limit)[0]
     elif not closed and kind != "interval":
+        if kind == "exact":
+            still_open = f"; the gap up to `broken_at` was not closed within {time_limit:g} seconds"
         rows = np.flatnonzero(proved < limit).tolist()
         some = ((question.take(slice(i, i + 1)), float(proved[i]), float(broken[i]), limit) for i in rows)
         jobs = [(_DeltaBracket(*one), kind, time_limit) for one in some]
@@ -111,7 +113,8 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
         ended = low == limit
         sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection closes to CLOSED of the upper end
         text = "never fails up to the limit" if ended else REASONS[reason]
-        text += ", and just beyond it a shift fails" if sharp and not ended else ""
+        if not ended:
+            text += ", and just beyond it a shift fails" if sharp else still_open
         if not low:
             text = "the model itself is within rounding of the boundary, or no bound was found"
         trace = {"method": kind, "claim": "every shift up to delta"}
