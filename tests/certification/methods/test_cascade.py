@@ -248,3 +248,14 @@ def test_no_time_proves_less_but_nothing_false():
         assert a.reason.endswith("was not closed within 0 seconds") == (0 < a.delta and not a.exact)
         assert "closed within" not in b.reason
     assert any("was not closed within 0 seconds" in a.reason for a in hasty)
+
+
+def test_a_gap_that_rounding_keeps_open_is_not_a_matter_of_time():
+    rng, shapes = np.random.default_rng(0), ((2, 3), (3, 3), (3, 1))
+    scales = 10.0 ** rng.integers(-6, 7, size=3)
+    weights = [scale * rng.normal(size=shape) for shape, scale in zip(shapes, scales, strict=True)]
+    net = FeedForward(weights, [0.3 * rng.normal(size=shape[1]) for shape in shapes])
+    found = apas.max_shift(net, rng.normal(size=(1, 2)), target="predicted", method=Exact(time_limit=np.inf))[0]
+    assert 0 < found.delta < found.broken_at
+    assert not found.exact
+    assert found.reason.endswith("the gap up to `broken_at` stays open even with more time")

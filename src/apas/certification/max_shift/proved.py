@@ -94,27 +94,27 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
     assert network is not None
     proved, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
-    reason, still_open = "interval" if closed else kind, ""
+    reason, still_open = "interval" if closed else kind, [""] * len(question)
     if isinstance(question.geometry, Ball | Ellipsoid) or (isinstance(question.geometry, Sparse) and not closed):
         reason = {Ball: "ball", Ellipsoid: "exact"}.get(type(question.geometry), "interval")
         broken = broken_deltas(question, proved, limit)[0]
     elif not closed and kind != "interval":
-        if kind == "exact":
-            still_open = f"; the gap up to `broken_at` was not closed within {time_limit:g} seconds"
         rows = np.flatnonzero(proved < limit).tolist()
         some = ((question.take(slice(i, i + 1)), float(proved[i]), float(broken[i]), limit) for i in rows)
         jobs = [(_DeltaBracket(*one), kind, time_limit) for one in some]
         with Progress(len(rows), "closing in on the largest shift") as progress:
             for i, answer in zip(rows, in_parallel(_DeltaBracket.close, jobs, question.n_jobs), strict=True):
-                proved[i], broken[i] = answer
+                proved[i], broken[i], late = answer
+                why = f"was not closed within {time_limit:g} seconds" if late else "stays open even with more time"
+                still_open[i] = f"; the gap up to `broken_at` {why}" if kind == "exact" else ""
                 progress.advance(1)
     answers = list[MaxShift]()
-    for low, high, target in zip(proved.tolist(), broken.tolist(), question.target, strict=True):
+    for low, high, gap, target in zip(proved.tolist(), broken.tolist(), still_open, question.target, strict=True):
         ended = low == limit
         sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection closes to CLOSED of the upper end
         text = "never fails up to the limit" if ended else REASONS[reason]
         if not ended:
-            text += ", and just beyond it a shift fails" if sharp else still_open
+            text += ", and just beyond it a shift fails" if sharp else gap
         if not low:
             text = "the model itself is within rounding of the boundary, or no bound was found"
         trace = {"method": kind, "claim": "every shift up to delta"}
@@ -132,13 +132,13 @@ class _DeltaBracket:
     limit: float
     deadline: float = np.inf
 
-    def close(self, kind: str, time_limit: float) -> tuple[float, float]:
-        """Close the bracket between a proved delta and one that is broken, or at least not proved."""
+    def close(self, kind: str, time_limit: float) -> tuple[float, float, bool]:
+        """Close the bracket between a proved delta and one that is broken, or not proved; and whether time ran out."""
         self.deadline = time.monotonic() + time_limit
         self.close_linear()
         if kind == "exact" and self.low:
             self.close_exactly(time_limit)
-        return self.low, self.broken
+        return self.low, self.broken, time.monotonic() >= self.deadline
 
     def decide(self, delta: float, steps: Sequence[str], seconds: float = np.inf) -> bool | None:
         """True if proved at `delta`, False if broken by a shift, else None; either moves an end of the bracket."""
