@@ -64,3 +64,24 @@ def test_a_network_that_computes_otherwise_is_drawn_for():
     net = Brittle([[[1.0], [-1.0]]], [[0.5]])
     answer = apas.certify(net, [[5.0, 0.0]], 0.01, target=1, method=Sampling(n_samples=1379), rng=0)[0]
     assert answer.verdict is apas.Verdict.REFUTED
+
+
+def test_workers_meet_a_few_times(monkeypatch):
+    # rows that fail a little less often than they may stay open for long; each round takes as much as all before it
+    rounds, count = [], 40_000
+
+    def here(function, jobs, n_jobs):
+        jobs = list(jobs)
+        rounds.append((jobs[0][3], jobs[-1][4]))
+        return (function(*job) for job in jobs)
+
+    monkeypatch.setattr(failing_draws, "in_parallel", here)
+    net, X = FeedForward([[[1.0]]], [[0.993]]), np.zeros((9, 1))  # a share of 0.0035 fails
+    for method in (Sampling(n_samples=count), Sampling(n_samples=count, test="anytime")):
+        ask = {"target": 1, "method": method, "rng": 1}
+        alone = apas.certify(net, X, 1.0, **ask)
+        rounds.clear()
+        together = apas.certify(net, X, 1.0, **ask, n_jobs=2)
+        assert [c.to_dict()["evidence"] for c in together] == [c.to_dict()["evidence"] for c in alone]
+        assert len(rounds) > 2
+        assert all(end >= min(2 * begin, count) for begin, end in rounds), rounds

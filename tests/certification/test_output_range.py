@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -174,6 +176,16 @@ def test_draws_without_a_number_are_on_no_side():
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["low"] is None
     found = output_range(model, [[3.0]], 0.01, target=1, method=SMALL, rng=0)[0]
     assert np.isfinite([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda *q, **how: output_range(*q, 0.1, **how), lambda *q, **how: apas.robust_fraction(*q, [0.1], **how)]
+)
+def test_answers_that_nobody_continues_hold_no_model(ask):
+    model = Undecided(FeedForward([[[1.0]]], [[0.05]]))
+    model.lock = threading.Lock()  # which cannot be pickled
+    found = ask(model, [[3.0]], target=1, rng=0)
+    assert pickle.loads(pickle.dumps(found)).to_dict() == found.to_dict()
 
 
 @pytest.mark.parametrize("output", ["sigmoid", "softmax"])

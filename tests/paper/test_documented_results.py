@@ -318,6 +318,11 @@ def test_what_the_verdicts_say_of_every_dataset_and_seed():
     assert (least > largest).all(), "in all instances"
 
 
+def as_shown(method, name, value):
+    """A figure with the digits that Table 1 shows of it."""
+    return table1.shown(value, table1._decimals(method, name, value))
+
+
 def test_what_kernels_change():
     """What the pages say about digits that depend on the processor, from what `benchmarks.kernels` measured."""
     table, kernels = results("table1-kernels"), ["SkylakeX", "Haswell", "Sandybridge"]
@@ -335,7 +340,7 @@ def test_what_kernels_change():
     agree(said(r"Δ-validity by up to (.*?)\.\n"), worst["delta_validity"])
     assert f"differs by up to {part:.1f} % over kernels" in (DOCS / "reproducibility.md").read_text(encoding="utf-8")
     digits = [
-        [table1._shown(row["method"], row["figure"], row[kernel]) for kernel in kernels]
+        [as_shown(row["method"], row["figure"], row[kernel]) for kernel in kernels]
         for _, row in table[~steady].iterrows()
     ]
     other = [alike for alike in digits if len(set(alike)) > 1]
@@ -349,7 +354,7 @@ def test_what_kernels_change():
     for (dataset, method), line in stored.iterrows():
         for title, (name, _) in table1.COLUMNS.items():
             if (dataset, method, name) in published.index:
-                assert line[title] == table1._shown(method, name, published[dataset, method, name])
+                assert line[title] == as_shown(method, name, published[dataset, method, name])
 
 
 def test_why_printed_figures_differ():

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 from functools import cache
 
 import numpy as np
@@ -573,3 +574,18 @@ def test_powers_that_underflow_are_not_lost():
     mask = np.ones(len(net.parameters))
     almost, one = (ball_radius(net, X, wanted, mask, p, 10.0) for p in (1.001, 1.0))
     np.testing.assert_allclose(almost, one, rtol=0.05)
+
+
+def test_the_worst_points_against_many_rivals_take_no_more_memory():
+    rng, classes, rows = np.random.default_rng(0), 12, 200
+    net = apas.FeedForward([rng.normal(size=(40, classes))], [rng.normal(size=classes)], output="softmax")
+    X, wanted, delta = rng.normal(size=(rows, 40)), rng.integers(classes, size=rows), np.full(rows, 0.1)
+    balls = Balls(net, X, wanted, np.ones(len(net.parameters)), 2.0)
+    balls.worst(delta)
+    tracemalloc.start()
+    points = balls.worst(delta)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 14 * points.nbytes, peak / points.nbytes
+    alone = [Balls(net, X[i : i + 1], wanted[i : i + 1], balls.mask, 2.0).worst(delta[:1])[0] for i in range(20)]
+    np.testing.assert_array_equal(points[:20], alone)

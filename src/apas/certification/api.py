@@ -326,7 +326,9 @@ def robust_fraction(
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
         items = question.method.shares(question, sizes, stream) if len(question) else []
     drawn = offers(question.method, Draws) or any(curve.draws for curve in items)
-    return FractionCurves(items, **question.context, entropy=stream.entropy if drawn else None)
+    # nobody continues them: they need no model, which may be large, or of a class that cannot be pickled
+    context = question.context | {"model": None}
+    return FractionCurves(items, **context, entropy=stream.entropy if drawn else None)
 
 
 @dataclass(frozen=True)
@@ -488,4 +490,4 @@ def output_range(
         raise InputError(f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}.")
     with np.errstate(over="ignore", invalid="ignore"):
         items = chosen.ranges(question, stream) if len(question) else []
-    return OutputRanges(items, **question.context)
+    return OutputRanges(items, **question.context | {"model": None})  # as for `robust_fraction`

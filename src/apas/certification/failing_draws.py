@@ -73,7 +73,7 @@ def _failures(question: Question, stream: Stream, stop: _Stop, begin: int, end: 
     """Failing draws from number `begin` to `end`, of each row at least until it needs no more, and at most `limit`."""
     grows, found, rows = in_training_order(question.shifts), [_NOTHING], _unproved(question)
     block = 1 if grows else block_size(question)  # models that are trained one after another, as many as it takes
-    # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
+    # workers do not know what others see, so that rows leave between rounds: a few, each at least as long as all before
     round_size = 0 if grows or question.n_jobs == 1 else workers(question.n_jobs) * block
     with Progress(end - begin, "training models" if grows else "drawing shifted models") as progress:
         while len(rows) and begin < end:
@@ -82,7 +82,8 @@ def _failures(question: Question, stream: Stream, stop: _Stop, begin: int, end: 
                 raise InputError(f"`models` must go on {wanted}, but there are {begin}; list all.")
             # a whole group of directions costs no more than a part of it
             needed = -(-max(stop.until(rows, begin or round_size), begin + 1) // ALIGN) * ALIGN
-            until = min(end, needed, begin + (max(begin, round_size) if round_size else block))
+            until = max(2 * begin, min(needed, begin + round_size)) if round_size else min(needed, begin + block)
+            until = min(end, until)
             if round_size:
                 cuts = ranges(until - begin, block, question.n_jobs)
                 jobs = ((question, rows, stream, begin + a, begin + b, block) for a, b in cuts)

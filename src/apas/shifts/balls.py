@@ -1,4 +1,4 @@
-"""Parameters move together, in a ball (`LpShifts`) or ellipsoid (`EllipsoidShifts`), or normally (`GaussianShifts`)."""
+"""Shifts in a ball (`LpShifts`) or an ellipsoid (`EllipsoidShifts`), and normal shifts (`GaussianShifts`)."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -47,6 +48,14 @@ def position_of(names: Sequence[str], key: Any, argument: str, what: str, shown:
         told = f"must name {what} of the model ({shown or ', '.join(names)}) or index them (0 to {len(names) - 1})"
         raise InputError(f"{argument} {told}, got {key!r}.")
     return index % len(names)
+
+
+@lru_cache(maxsize=256)
+def whole_words(kinds: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[str, str, str]:
+    """The words of a set in which every parameter that exists moves by delta, which the layout of a model decides."""
+    count = sum(math.prod(shape) for kind, shape in zip(kinds, shapes, strict=True) if kind != ABSENT)
+    what = " and ".join(word for kind, word in _PLURALS.items() if kind in kinds)
+    return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}", "delta", ""
 
 
 def placed(points: Floats, movers: Indices, size: int) -> Floats:
@@ -260,6 +269,8 @@ class ScaledShifts(ParameterShifts):
         return placed(points, movers, len(radii))
 
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
+        if self.is_whole:
+            return whole_words(parameters.kinds, parameters.shapes)
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""

@@ -499,7 +499,9 @@ class Balls:
         against = margins_against(self.net, self.X, self.wanted, self.mask)
         terms = [BallSlopes(margin, self.p, self.norms).at(np.zeros(len(self.X))) for margin in against]
         worst = np.array([start - delta * slope for start, slope in terms]).argmin(axis=0)
-        gradients = np.stack([margin.output_gradients() for margin in against])[worst, np.arange(len(self.X))]
+        gradients = np.empty((len(self.X), len(self.mask)))
+        for rival, margin in enumerate(against):  # one after the other: those of all would not fit into memory
+            gradients[worst == rival] = margin.take(worst == rival).output_gradients()
         return steepest_point(gradients * self.mask, self.p)
 
     def _blocks(self) -> Iterator[tuple[slice, intervals.Boxes, list[BallMargin]]]:

@@ -112,7 +112,8 @@ class RivalBounds:
     def __init__(self, pushes: RivalPushes, rival: Indices, relaxed: Relaxed) -> None:
         units, self.current, allowance = relaxed
         self.pushes, self.rival, self.units, self.allowance = pushes, rival, units, allowance
-        self.layers, self.objective = pushes.layers, goal = pushes.layers, pushes.objective
+        self.layers, self.objective = pushes.layers, pushes.objective
+        goal = self.objective
         ends = (goal.lin * end - goal.rho * np.abs(end) for end in (units[-1].low, units[-1].high))
         self.interval = np.minimum(*ends).sum(axis=1) + goal.const - allowance
         self.bound = self.interval
