@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
 import pytest
 from certificate_files import network, rows
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import apas
+from apas.contracts import repairs
 from apas.contracts.audit import Outcome
 from apas.contracts.repairs import assumed_space
 
@@ -107,6 +111,32 @@ def test_repairs_by_descent():
         assert "descent" in repair.reason
         assert apas.metrics.validity(new, np.array([repair.values], dtype=float), 1).all()
         assert new.margin(np.array([repair.values], dtype=float), 1)[0] < 1e-6  # just inside
+
+
+def test_repairs_of_trees_where_cells_are_missing():
+    frame = LOANS[NUMERIC].astype(float)
+    frame["income"] = frame["income"].where(frame.index % 3 > 0)
+    trees = HistGradientBoostingClassifier(max_iter=40, random_state=0)
+    new = make_pipeline(SimpleImputer(), StandardScaler(), trees).fit(frame, LOANS["approved"])
+    rejected = frame[(new.predict(frame) == 0) & frame["income"].isna()].head(40)
+    space = apas.FeatureSpace.from_frame(frame)
+    found = repairs.repair_rows(apas.as_model(new), space, rejected, [1] * len(rejected))
+    assert [repair.reason for repair in found if repair.values is None] == []
+
+
+def test_a_slow_search_leaves_time_for_other_rows(monkeypatch):
+    def slow(search):
+        time.sleep(max(0.0, search.task.deadline - time.monotonic()) + 0.01)
+
+    monkeypatch.setattr(repairs, "nearest_row", slow)
+    monkeypatch.setattr(repairs, "PER_ROW", 0.02)
+    told = {"output": "probability", "classes": (0, 1), "feature_names": ("a", "b")}
+    model = apas.Predictor(lambda X: np.asarray(X, dtype=float).mean(axis=1), **told)
+    space = apas.FeatureSpace([apas.Feature(name, low=0, high=1) for name in "ab"])
+    began = time.monotonic()
+    found = repairs.repair_rows(model, space, np.full((3, 2), 0.2), [1] * 3)
+    assert [repair.reason for repair in found] == ["not found before its time was up"] * 3
+    assert time.monotonic() - began < repairs.ALTOGETHER / 2
 
 
 def test_what_is_assumed_without_a_space(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from certificate_files import network
+from conftest import library
 
 import apas
 from apas.contracts.audit import Outcome
@@ -408,9 +409,14 @@ def test_an_audit_says_what_became_of_rows_together():
     [
         ("mysql://x:secret@host/name", "got mysql://...; mend it"),
         ("postgresql://x:secret@host:99999/name", "its host or port cannot be read"),
+        ("postgresql://x:word@secret@host/name", "its host or port cannot be read"),
+        ("postgresql://x:secret%zz@host/name", "write signs such as % and @ in a name or a password as %25 and %40"),
+        ("postgresql://host/name?password", "write signs such as % and @ in a name or a password as %25 and %40"),
     ],
 )
 def test_an_address_of_something_else_is_refused_without_its_password(address, said):
+    if "%" in said:  # the driver is asked
+        library("psycopg")
     with pytest.raises(
         apas.InputError, match="must be a.* address such as postgresql://user@host:5432/name"
     ) as refused:

@@ -246,6 +246,16 @@ def test_sums_of_layers_of_one_value_and_shared_layers(precise):
         apas.certify(read, X[:2], 1e-3, target="predicted", method="exact")
 
 
+def test_a_keras_that_does_not_tell_how_layers_are_connected(keras, monkeypatch):
+    given = keras.Input((3,))
+    model = keras.Model(given, keras.layers.Dense(1)(keras.layers.Dense(4)(given)))
+    config = model.get_config()  # which Keras would make by other names, if these were gone
+    monkeypatch.setattr(model, "get_config", lambda: config)
+    del model.outputs[0]._keras_history
+    with pytest.raises(apas.Unsupported, match="this version of Keras does not tell how layers are connected"):
+        apas.certify(apas.as_model(model, output="logit"), X[:2], 1e-3, target="predicted", method="exact")
+
+
 def test_what_is_not_dense_is_refused_by_name_and_sampled(keras):
     layers, given, sequence = keras.layers, keras.Input((3,)), keras.Sequential
 

@@ -26,7 +26,7 @@ from apas.display.numbers import plain
 from apas.errors import ApasError, Unsupported
 from apas.models.base import Differentiable, encoded_rows, offers, valid
 
-PER_ROW, ALTOGETHER = 5.0, 60.0  # seconds for one program, and for all repairs of one file
+PER_ROW, ALTOGETHER = 5.0, 60.0  # seconds for one program or search, and for all repairs of one file
 HALVINGS = 40  # how often the way to a point that a search found is halved
 
 
@@ -119,7 +119,8 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
     try:
         if programs is not None:
             point = next((c.point for c in programs.candidates(search)), None)
-        else:
+        else:  # a search of a slow model must leave time for the other rows
+            search = replace(search, task=replace(search.task, deadline=min(end, time.monotonic() + PER_ROW)))
             found = nearest_row(search)
             point = None if found is None else _drawn_back(search, found)
         point = None if point is None else search.settled(point)
@@ -128,7 +129,7 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
     except ApasError as error:
         return Repair(None, names, "", None, f"not found: {error}")
     if point is None or not search.is_valid(point):
-        return Repair(None, names, "", None, "not found")
+        return Repair(None, names, "", None, "not found before its time was up" if search.task.is_late else "not found")
     space = search.task.space
     how = (
         "found by descent"

@@ -173,7 +173,12 @@ class PostgresStore:
         self.name = _without_password(url)
         with self._readable_errors():
             # transactions are begun by hand; what a killed writer left open ends with its connection
-            self.connection = self._driver.connect(url, autocommit=True, connect_timeout=10, application_name="apas")
+            how: dict[str, Any] = {"autocommit": True, "connect_timeout": 10, "application_name": "apas"}
+            try:
+                self.connection = self._driver.connect(url, **how)
+            except self._driver.ProgrammingError:  # it quotes the part of the address that it cannot read
+                mend = "write signs such as % and @ in a name or a password as %25 and %40"
+                raise InputError(f"{_UNREADABLE}; {mend}.") from None
             try:
                 self._prepare(create)
             except BaseException:
@@ -249,6 +254,9 @@ class PostgresStore:
             raise InputError(f"{self.name} cannot be used as a ledger: {_first_line(error)}.") from None
 
 
+_UNREADABLE = "`path` of a ledger must be an address such as postgresql://user@host:5432/name"
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or ["no reason was given"])[0].rstrip(".")
 
@@ -258,10 +266,10 @@ def _without_password(url: str) -> str:
     try:
         parts = urlsplit(url)
         place = f"{parts.hostname or 'localhost'}{'' if parts.port is None else f':{parts.port}'}"
+        if parts.netloc.count("@") > 1:  # the driver would take the rest of a password for the host
+            raise ValueError
     except ValueError:
-        example = "postgresql://user@host:5432/name"
-        said = f"must be an address such as {example}; its host or port cannot be read"
-        raise InputError(f"`path` of a ledger {said}.") from None
+        raise InputError(f"{_UNREADABLE}; its host or port cannot be read.") from None
     return f"postgresql://{'' if parts.username is None else parts.username + '@'}{place}{parts.path}"
 
 

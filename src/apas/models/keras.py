@@ -78,11 +78,15 @@ class _LayerReader:
 
         def value_of(tensor: Any) -> int:
             if id(tensor) not in known:
-                layer, number, _ = tensor._keras_history
-                node = layer._inbound_nodes[number]
-                if node.arguments.kwargs.get("training"):
+                try:  # no version of Keras promises these names
+                    layer, number, _ = tensor._keras_history
+                    node = layer._inbound_nodes[number]
+                    told, inputs = node.arguments.kwargs, node.input_tensors
+                except (AttributeError, LookupError, TypeError, ValueError) as error:
+                    raise NotDense(f"this version of Keras does not tell how layers are connected ({error})") from None
+                if told.get("training"):
                     raise NotDense(f"{layer.name} is called in training mode")
-                known[id(tensor)] = self._step(layer, [value_of(given) for given in node.input_tensors])
+                known[id(tensor)] = self._step(layer, [value_of(given) for given in inputs])
             return known[id(tensor)]
 
         return value_of(model.outputs[0])

@@ -7,6 +7,7 @@ import pytest
 from conftest import library
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tree_refits import Problem, behind_encoder, loans
@@ -80,6 +81,16 @@ def test_categories_and_missing_cells_as_they_are(name):
     problem = Problem(kind, *with_gaps(), 3, rows=8)
     assert np.isnan(problem.inputs).any()
     check_all_moves(problem, 5e-6 if name == "xgboost" else 1e-9)
+
+
+@pytest.mark.parametrize(("imputer", "mixes"), [(SimpleImputer(), False), (KNNImputer(n_neighbors=3), True)])
+def test_an_imputer_that_mixes_features_is_not_read(imputer, mixes):
+    frame, y = loans()
+    frame = frame.assign(home=(frame["home"] == "own").astype(float), debt=frame["debt"].where(frame.index % 3 > 0))
+    kind = make_pipeline(imputer, StandardScaler(), HistGradientBoostingClassifier(max_iter=10))
+    problem = Problem(kind, frame, y, 2, rows=8)
+    assert np.isnan(problem.inputs).any()
+    assert (problem.table() is None) == mixes
 
 
 def test_columns_that_mix_features_are_not_read():

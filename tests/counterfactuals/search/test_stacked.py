@@ -124,3 +124,7 @@ def test_rows_with_missing_cells_are_sums_of_parts_unless_the_imputer_mixes_feat
     for _ in range(4):
         assert np.allclose(encoded(rows), whole(task, rows))
     assert len(asked) == times  # for each kind of row once; else each time
+    alone = quick_encoder(Task(space.bind(model), space))  # one row by itself shows nothing of what is mixed
+    for row in rows:
+        assert np.allclose(alone(row[None]), whole(task, row[None]))
+    assert np.allclose(alone(rows), whole(task, rows))

@@ -269,6 +269,9 @@ def _alike(one: FeedForward, other: FeedForward, first: int = 0) -> bool:
     return same and one.parameters.shapes[first:] == other.parameters.shapes[first:]
 
 
+PROBES = 9  # rows that tell whether features still enter a model by themselves where some cells are missing
+
+
 class AdditiveEncoder:
     """What a row is to a model as a sum of what each feature adds; the inputs of the task are `whole` to it."""
 
@@ -284,6 +287,7 @@ class AdditiveEncoder:
             if piece is not None and piece.line is not None:
                 self._lines[i] = piece.line
                 self._low[i], self._high[i] = piece.numbers[0], piece.numbers[-1]
+        self._numbers = [np.empty(0) if piece is None else piece.numbers for piece in parts]
         self._rest: dict[bytes, Floats | None] = {}
         for row, sums in zip(() if task.inputs is None else task.inputs, () if whole is None else whole, strict=False):
             added = self._added(row[None], self._fixed)
@@ -294,27 +298,26 @@ class AdditiveEncoder:
         """Points in the units of the model, fast if they agree in what never changes, as all points of one row do."""
         holes = np.isnan(points)
         if (holes != holes[:1]).any():  # a missing cell is whatever the preprocessing makes of it, among its like
-            found, (kinds, which) = (
-                np.empty((len(points), self._lines.shape[1])),
-                np.unique(holes, axis=0, return_inverse=True),
-            )
+            found = np.empty((len(points), self._lines.shape[1]))
+            kinds, which = np.unique(holes, axis=0, return_inverse=True)
             for kind in range(len(kinds)):
                 found[which.ravel() == kind] = self.encoded(points[which.ravel() == kind])
             return found
         fixed = self._fixed | holes[0] if len(points) else self._fixed
-        alike = np.array_equal(
-            points[:, fixed], np.broadcast_to(points[:1, fixed], points[:, fixed].shape), equal_nan=True
-        )
-        added = self._added(points, fixed) if alike else None
+        first = np.broadcast_to(points[:1, fixed], points[:, fixed].shape)
+        added = self._added(points, fixed) if np.array_equal(points[:, fixed], first, equal_nan=True) else None
         if added is None:
             return self._slowly(points)
         key = points[0, fixed].tobytes() + fixed.tobytes()
         if key not in self._rest:
-            whole = self._slowly(
-                points if holes.any() else points[:1]
-            )  # an imputer may mix features where one is missing
+            rows = points[:1]
+            if holes.any():  # an imputer may mix features where one is missing: rows of all their numbers tell
+                draws, rows = np.random.default_rng(0), np.repeat(rows, PROBES, axis=0)
+                for i in np.flatnonzero(~fixed):
+                    rows[1:, i] = draws.choice(self._numbers[i], PROBES - 1)
+            whole, sums = self._slowly(rows), self._added(rows, fixed)
             rest = whole[0] - added[0]
-            self._rest[key] = rest if np.allclose(added[: len(whole)] + rest, whole) else None
+            self._rest[key] = None if sums is None or not np.allclose(sums + rest, whole, equal_nan=True) else rest
         known = self._rest[key]
         return self._slowly(points) if known is None else np.asarray(added + known)
 

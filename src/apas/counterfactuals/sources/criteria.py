@@ -87,14 +87,14 @@ class RefitMargins:
 
     def __init__(self, task: Task, refits: Sequence[Any]) -> None:
         self.models = [task.space.bind(model) for model in refits]
-        self._tasks = [replace(task, model=model) for model in self.models]
+        self.tasks = [replace(task, model=model) for model in self.models]
         self._together = models_together(ObservedShifts(self.models), task)
 
     def __call__(self, points: Floats, target: Any) -> Floats:
         """Shape (models, rows)."""
         if self._together is not None:
             return self._together.margins(points, target)
-        return np.stack([task.margins(points, target) for task in self._tasks])
+        return np.stack([task.margins(points, target) for task in self.tasks])
 
 
 def cheapest_accepted(search: Search, margins: RefitMargins) -> Floats | None:
@@ -103,7 +103,8 @@ def cheapest_accepted(search: Search, margins: RefitMargins) -> Floats | None:
         return cheapest_passing(search, Criterion(lambda points: margins(points, search.target).min(axis=0)))
     rows = refit_path(search, margins.models, unanimous=True)
     rows = rows[[search.is_different(row) for row in rows]] if len(rows) else rows
-    rows = rows[(margins(rows, search.target) >= 0).all(axis=0)] if len(rows) else rows
+    if len(rows):  # read one by one: at a threshold of a tree the last bit of a quick encoder decides
+        rows = rows[np.all([task.margins(rows, search.target) >= 0 for task in margins.tasks], axis=0)]
     return min(rows, key=search.cost, default=None)
 
 
