@@ -3,7 +3,7 @@
 The box holds every vector whose entry i differs from ``base[i]`` by at most ``delta * radii[i]``, where the product and
 the difference are real numbers. Error-free transformations say exactly what each floating-point operation rounded
 away: the product of two mantissas by Dekker's splitting, the sum of two numbers by the fast two-sum. Exponents are
-handled apart, so that nothing overflows or underflows on the way.
+handled apart, so that nothing overflows or underflows on the way. What they leave open, fractions and integers decide.
 
 Below p = 1 the ball is not convex; it lies inside that of L_1, whose corners it shares.
 
@@ -76,9 +76,10 @@ def within_box(base: Floats, radii: ArrayLike, delta: ArrayLike, values: Floats)
         # equal to it and rounded up
         most, size = box_reach(radii, delta), np.abs(distance)
         inside = size < most
+        if not inside.all():
+            inside |= (size == most) & (np.sign(distance) * _sum_error(values, -base, distance) <= 0)
         if inside.all():
             return inside
-        inside |= (size == most) & (np.sign(distance) * _sum_error(values, -base, distance) <= 0)
         # the next number is above the reach: what is beyond even that, once rounded, is outside
         undecided = ~inside & np.isfinite(distance) & (size <= np.nextafter(most, np.inf))
     numbers = np.broadcast_arrays(base, radii, delta, values)

@@ -187,16 +187,16 @@ class WorstCases:
     done: Callable[[int], None] = lambda rows: None
 
     def __post_init__(self) -> None:
-        self.rivals, self.found = rivals(self.net, self.wanted), [Finding(exact=is_exact(self.net)) for _ in self.X]
+        self.exact, self.rivals = is_exact(self.net), rivals(self.net, self.wanted)
+        self.found = [Finding(exact=self.exact) for _ in self.X]
 
     def run(self) -> list[Finding]:
         """What is found about each row."""
-        exact = is_exact(self.net)
-        if exact or set(self.steps) <= {"interval", "linear"}:  # whose rounding allowance is the smallest
-            self._interval(exact=exact)
+        if self.exact or set(self.steps) <= {"interval", "linear"}:  # whose rounding allowance is the smallest
+            self._interval()
         rows = self._open_rows()
         self.done(len(self.X) - len(rows))
-        if not exact and set(self.steps) != {"interval"}:
+        if not self.exact and set(self.steps) != {"interval"}:
             self.relaxation = Relaxation(self.net, self.radii, self.delta)
             for start in range(0, len(rows), BLOCK):
                 self._block(rows[start : start + BLOCK])
@@ -206,11 +206,11 @@ class WorstCases:
     def _open_rows(self) -> Indices:
         return np.array([i for i, f in enumerate(self.found) if f.open], dtype=np.intp)
 
-    def _interval(self, *, exact: bool) -> None:
+    def _interval(self) -> None:
         boxes, deltas = Boxes(self.net, self.X, self.wanted, self.radii), np.full(len(self.X), self.delta)
         bound = boxes.bound(deltas) - boxes.error(deltas)
         self._note(np.arange(len(bound)), bound, "interval")
-        if exact:
+        if self.exact:
             everyone = self._open_rows()
             for rows in (everyone[start : start + BLOCK] for start in range(0, len(everyone), BLOCK)):
                 # the shifts at which exact bounds are attained: corners, scaled by the radii, or known in closed form
