@@ -85,3 +85,8 @@ def test_workers_meet_a_few_times(monkeypatch):
         assert [c.to_dict()["evidence"] for c in together] == [c.to_dict()["evidence"] for c in alone]
         assert len(rounds) > 2
         assert all(end >= min(2 * begin, count) for begin, end in rounds), rounds
+    # nor does a large model, of which few draws fit into a block, make them meet after every one
+    monkeypatch.setattr(failing_draws, "NUMBERS", 4)
+    rounds.clear()
+    apas.certify(net, X, 1.0, target=1, method=Sampling(n_samples=1379), rng=1, n_jobs=2)
+    assert len(rounds) <= 4

@@ -31,7 +31,7 @@ DRAWS, ROWS = 2048, 4096
 FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
 #: Blocks start at multiples of this, where whole groups of directions are drawn at once.
 ALIGN = 128
-#: How many draws the anytime test looks at first, and a number that no draw has.
+#: How many draws the anytime test, and at least how many workers together, look at first; a number that no draw has.
 FIRST, NEVER = 256, 1 << 62
 # glibc gives the memory of a block back to the system as soon as it is freed, and taking it again costs more than the
 # arithmetic. It stops doing so for sizes that it has seen freed before: let it see one, of which no page is touched.
@@ -74,7 +74,7 @@ def _failures(question: Question, stream: Stream, stop: _Stop, begin: int, end: 
     grows, found, rows = in_training_order(question.shifts), [_NOTHING], _unproved(question)
     block = 1 if grows else block_size(question)  # models that are trained one after another, as many as it takes
     # workers do not know what others see, so that rows leave between rounds: a few, each at least as long as all before
-    round_size = 0 if grows or question.n_jobs == 1 else workers(question.n_jobs) * block
+    round_size = 0 if grows or question.n_jobs == 1 else max(FIRST, workers(question.n_jobs) * block)
     with Progress(end - begin, "training models" if grows else "drawing shifted models") as progress:
         while len(rows) and begin < end:
             if grows and not question.grow(begin + 1):
