@@ -142,15 +142,20 @@ class InputNoise(SetBySettings):
 
     def moved(self, model: Model, X: ArrayLike, directions: ArrayLike, delta: float) -> Floats:
         """Rows in model units after the noise of each direction, shape (directions, rows, features)."""
-        what, directions = self.coordinates(model), np.asarray(directions)
+        return np.asarray(X, dtype=np.float64)[None] + self._noise(model, np.asarray(directions), delta)[:, None]
+
+    def _noise(self, model: Model, directions: Floats, delta: float) -> Floats:
+        """What each direction adds to a row, shape (directions, features)."""
+        what = self.coordinates(model)
         reach, steps = delta * self.radii(what), self.steps(what)
         noise = directions * reach
-        whole = np.flatnonzero(steps)
-        most = np.floor(reach[whole] / steps[whole] * NEARLY)
-        choices = 2 * most + 1
-        number = np.minimum(np.floor((directions[:, whole] + 1) / 2 * choices), choices - 1) - most
-        noise[:, whole] = number * steps[whole]
-        return np.asarray(X, dtype=np.float64)[None] + noise[:, None]
+        if steps.any():
+            whole = np.flatnonzero(steps)
+            most = np.floor(reach[whole] / steps[whole] * NEARLY)
+            choices = 2 * most + 1
+            number = np.minimum(np.floor((directions[:, whole] + 1) / 2 * choices), choices - 1) - most
+            noise[:, whole] = number * steps[whole]
+        return np.asarray(noise)
 
     def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the moved rows on the model itself, shape (directions, rows)."""
@@ -162,11 +167,12 @@ class InputNoise(SetBySettings):
             raise InputError(f"{told} cells, which cannot move by a little; name the others.")
         for size, rows, wanted in by_delta(delta, target, len(X)):
             count = max(1, NUMBERS // max(1, X[rows].size))
-            for first in range(0, len(directions), count):
-                moved = self.moved(model, X[rows], directions[first : first + count], size)
-                each = np.tile(wanted, len(moved)) if np.ndim(wanted) else wanted
-                found = model.margin(moved.reshape(-1, X.shape[1]), each)
-                margins[first : first + count, rows] = found.reshape(len(moved), -1)
+            noise = self._noise(model, directions, size)  # once: to name what moves takes longer than a few margins
+            for first in range(0, len(noise), count):
+                some = noise[first : first + count]
+                moved = (X[rows] + some[:, None]).reshape(-1, X.shape[1])
+                each = np.tile(wanted, len(some)) if np.ndim(wanted) else wanted
+                margins[first : first + count, rows] = model.margin(moved, each).reshape(len(some), -1)
         return margins
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
