@@ -75,6 +75,7 @@ def _failures(question: Question, stream: Stream, stop: _Stop, begin: int, end: 
     block = 1 if grows else block_size(question)  # models that are trained one after another, as many as it takes
     # workers do not know what others see, so that rows leave between rounds: a few, each at least as long as all before
     round_size = 0 if grows or question.n_jobs == 1 else max(FIRST, workers(question.n_jobs) * block)
+    growth = 2 if limit == NEVER else 8  # a test that nothing but failures ends early loses few rows after the first
     with Progress(end - begin, "training models" if grows else "drawing shifted models") as progress:
         while len(rows) and begin < end:
             if grows and not question.grow(begin + 1):
@@ -82,7 +83,7 @@ def _failures(question: Question, stream: Stream, stop: _Stop, begin: int, end: 
                 raise InputError(f"`models` must go on {wanted}, but there are {begin}; list all.")
             # a whole group of directions costs no more than a part of it
             needed = -(-max(stop.until(rows, begin or round_size), begin + 1) // ALIGN) * ALIGN
-            until = max(2 * begin, min(needed, begin + round_size)) if round_size else min(needed, begin + block)
+            until = max(growth * begin, min(needed, begin + round_size)) if round_size else min(needed, begin + block)
             until = min(end, until)
             if round_size:
                 cuts = ranges(until - begin, block, question.n_jobs)
