@@ -169,8 +169,8 @@ class PostgresStore:
     """A connection; every commit is on the server's disk before it returns."""
 
     def __init__(self, url: str, *, create: bool) -> None:
-        self._driver = require("psycopg", feature="a ledger in PostgreSQL", extra="postgres")
         self.name = _without_password(url)
+        self._driver = require("psycopg", feature="a ledger in PostgreSQL", extra="postgres")
         with self._readable_errors():
             # transactions are begun by hand; what a killed writer left open ends with its connection
             how: dict[str, Any] = {"autocommit": True, "connect_timeout": 10, "application_name": "apas"}
