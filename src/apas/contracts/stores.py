@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +49,27 @@ _FROM_VERSION_1 = (
 )
 
 
-class SqliteStore:
+class _Store(ABC):
+    """A connection to tables that are made, or brought to the newest version, before anything else."""
+
+    connection: Any
+
+    @abstractmethod
+    def _prepare(self, create: bool) -> None: ...
+
+    def _prepare_or_close(self, create: bool) -> None:
+        try:
+            self._prepare(create)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+class SqliteStore(_Store):
     """An open file; every commit is on the disk before it returns."""
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool) -> None:
@@ -63,15 +84,7 @@ class SqliteStore:
             raise InputError(f"`path` of a ledger must be a file in a folder that exists, got {str(self.path)!r}.")
         with self._readable_errors():
             self.connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-            try:
-                self._prepare(create)
-            except BaseException:
-                self.connection.close()
-                raise
-
-    def close(self) -> None:
-        """Close the file."""
-        self.connection.close()
+            self._prepare_or_close(create)
 
     def execute(self, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Names of the columns and rows of a query."""
@@ -165,7 +178,7 @@ class SqliteStore:
             raise InputError(f"{self.path} cannot be used: {said}.") from None
 
 
-class PostgresStore:
+class PostgresStore(_Store):
     """A connection; every commit is on the server's disk before it returns."""
 
     def __init__(self, url: str, *, create: bool) -> None:
@@ -179,15 +192,7 @@ class PostgresStore:
             except self._driver.ProgrammingError:  # it quotes the part of the address that it cannot read
                 mend = "write signs such as % and @ in a name or a password as %25 and %40"
                 raise InputError(f"{_UNREADABLE}; {mend}.") from None
-            try:
-                self._prepare(create)
-            except BaseException:
-                self.connection.close()
-                raise
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.connection.close()
+            self._prepare_or_close(create)
 
     def execute(self, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Names of the columns and rows of a query."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -193,7 +194,7 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchTest:
+class SearchTest(ABC):
     """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
 
     demand: float = 0.0
@@ -203,9 +204,9 @@ class SearchTest:
     of_regions: bool = False  # whether anything is asked of an offer besides its own numbers
     alone: SearchTest | None = None  # the test of offers by themselves, if a tolerance is asked of them
 
+    @abstractmethod
     def scores(self, points: Floats) -> Floats:
         """Per point how much margin is left; NaN where unknown."""
-        raise NotImplementedError
 
     def slacks(self, points: Floats) -> Floats:
         """The same less what is demanded: at least 0 where a point would pass."""
